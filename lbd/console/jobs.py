@@ -83,6 +83,6 @@ def short_state(job: Json) -> str:
 
 def states_of(job: Json) -> set[str]:
     """Of an array those of all its tasks."""
-    if not text(job, "array"):
+    if not job.get("array"):
         return {text(job, "state")}
     return {state for state, count in table(job, "tasks").items() if count}

@@ -284,8 +284,11 @@ def print_table(header: Sequence[str], rows: Sequence[Row]) -> None:
 def print_json(reply: Json | Sequence[Json], *, in_a_line: bool = False) -> None:
     """One object or a list of them, each marked with the schema; `in_a_line`: of a stream of them.
     A number that there is not is null: JSON has no NaN."""
-    marked = with_schema(reply) if isinstance(reply, dict) else [with_schema(one) for one in reply]
-    print(json.dumps(marked, indent=None if in_a_line else 2), flush=in_a_line)
+    print(json.dumps(marked(reply), indent=None if in_a_line else 2), flush=in_a_line)
+
+
+def marked(reply: Json | Sequence[Json]) -> Json | list[Json]:
+    return with_schema(reply) if isinstance(reply, dict) else [with_schema(one) for one in reply]
 
 
 def with_schema(reply: Json) -> Json:

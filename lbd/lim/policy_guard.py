@@ -5,21 +5,12 @@ See `core.signed`: what has passed here is taken at its word there.
 
 import logging
 import time
-from dataclasses import replace
 
 from lbd.config.access import AdminConfig
 from lbd.errors import ConfigError, PeerError
 from lbd.lim.core import messages as m
 from lbd.lim.core.events import ChangeSettings
-from lbd.lim.core.signed import (
-    is_refused_unsigned,
-    is_same_policy,
-    next_counter,
-    policy_version,
-    signed_text,
-    trial_digest,
-    with_policy,
-)
+from lbd.lim.core.signed import sealed, signed_text, vetted
 from lbd.lim.core.state import LimState
 from lbd.net.tls import Tls
 from lbd.text.one_line import one_line
@@ -48,19 +39,11 @@ class PolicyGuard:
         return m.with_settings(message, lambda theirs: self._vetted(theirs, message.sender))
 
     def _vetted(self, theirs: m.Settings, sender: str) -> m.Settings:
-        ours, is_strict = self._state.settings, self._state.identity.is_strict
-        if is_refused_unsigned(ours, theirs, is_strict=is_strict):
-            if theirs.version > ours.version and not is_same_policy(theirs, ours):
-                self._say(sender, "nobody has signed them")
-            return theirs
-        if policy_version(theirs) <= policy_version(ours):
-            return theirs  # and older: it changes nothing
-        try:
-            self._check(theirs)
-        except PeerError as problem:
-            self._say(sender, str(problem))
-            return with_policy(theirs, ours)
-        return theirs
+        is_strict = self._state.identity.is_strict
+        found, why = vetted(self._state.settings, theirs, is_strict=is_strict, check=self._check)
+        if why:
+            self._say(sender, why)
+        return found
 
     def _check(self, settings: m.Settings) -> None:
         """Raises PeerError."""
@@ -102,12 +85,9 @@ class PolicyGuard:
             raise ConfigError(f"{me} may not change settings for all hosts: that is for "
                               f"{', '.join(self._admin.settings_hosts)} "
                               "(admin.settings_hosts)")  # fmt: skip
-        blank = m.Seal(next_counter(settings, time.time()), me)
-        made = replace(change, seal=blank).applied_to(settings, me)
-        seal = replace(blank, trial=trial_digest(made))
-        text = signed_text(self._state.identity.cluster, seal, made)
-        certificate, signature = sign(self._tls.credentials, text)
-        return replace(change, seal=replace(seal, certificate=certificate, signature=signature))
+        cluster = self._state.identity.cluster
+        return sealed(change, settings, me, cluster, time.time(),
+                      lambda text: sign(self._tls.credentials, text))  # fmt: skip
 
     def _revoked(self, hosts: set[str]) -> None:
         if (author := self._state.settings.seal.author) in hosts:

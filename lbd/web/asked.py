@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lbd.console.daemons import Daemons
 from lbd.console.past_loads import PastLoads
 from lbd.errors import LbdError
+from lbd.web.charts import Spark
 from lbd.web.outputs import Outputs
 from lbd.web.view import Page, Viewer
 
@@ -24,6 +25,7 @@ class Asked:
     name: str  # of a host or a job, if the page is of one
     query: Mapping[str, str]
     hour: PastLoads  # of all hosts, a few seconds old
+    sparks: Mapping[str, Spark]  # of the same
     outputs: Outputs
     unix_now_s: float
 

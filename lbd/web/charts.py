@@ -2,12 +2,16 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 LEAST_TOP = 1.0  # a load of one task a core fills a chart of an idle host
 LEVELS = (
     (0.1, "up to 0.1"), (0.4, "to 0.4"), (0.7, "to 0.7"), (1.0, "to 1"), (1.5, "to 1.5"),
     (math.inf, "more"),
 )  # fmt: skip
+SPARK_POINTS = 40
+SPARK_HEIGHT = 48  # half pixels
 
 
 def top_of(points: Sequence[float]) -> float:
@@ -64,6 +68,35 @@ def area(points: Sequence[float], width: float, height: float) -> str:
             f"M{line}L{run[-1][0] * step:.1f},{height:g}L{run[0][0] * step:.1f},{height:g}Z"
         )
     return "".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """A small line, of which a page has hundreds: `width` steps wide, SPARK_HEIGHT high."""
+
+    path: str
+    width: int
+    words: str
+
+
+def spark_of(points: Sequence[float]) -> Spark:
+    """One path for the line and what is below it, in whole numbers: it begins and ends below the
+    picture, and a line that reaches its edge goes on beyond, so that no more than the line shows.
+    """
+    few = thinned(points, SPARK_POINTS)
+    top, last = top_of(few), max(1, len(few) - 1)
+    parts = []
+    for run in runs(few):
+        ys = [round(SPARK_HEIGHT * (1 - max(0.0, y) / top)) for _, y in run]
+        begin, end = run[0][0], run[-1][0]
+        parts.append(f"M{begin if begin else -1},{SPARK_HEIGHT + 2}V{ys[0]}")
+        if not begin:
+            parts.append("H0")
+        parts += [f"l1,{after - before}" for before, after in pairwise(ys)]
+        if end == last:
+            parts.append(f"H{last + 1}")
+        parts.append(f"V{SPARK_HEIGHT + 2}")
+    return Spark("".join(parts), last, in_words(few))
 
 
 def thinned(points: Sequence[float], most: int) -> tuple[float, ...]:

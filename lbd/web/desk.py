@@ -6,23 +6,24 @@ given half of the threads at most, so that a user who asks for thousands holds u
 """
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-
-from markupsafe import Markup
+from typing import TYPE_CHECKING, TypeVar
 
 from lbd.console.daemons import Daemons
 from lbd.console.past_loads import NOTHING
 from lbd.errors import LbdError, Unavailable
 from lbd.process.timed_cache import TimedCache
 from lbd.web.asked import Asked, Make
+from lbd.web.drawn import Drawn, draw
 from lbd.web.outputs import Outputs
-from lbd.web.rendering import part_html
-from lbd.web.view import Page, Viewer
+from lbd.web.view import NOBODY, Page, Viewer
+
+if TYPE_CHECKING:
+    from lbd.web.charts import Spark
 
 FRESH_S = 1.0
 KEPT_MAX = 128  # pages
@@ -30,15 +31,14 @@ UNDER_WAY_MAX = 64  # of those who have signed in, and as many of all others
 OF_USER_MAX = 16
 AT_ONCE = 8
 PATIENCE_S = 12.0
+GIVEN_S, GIVEN_MAX = 5.0, 8  # a browser asks for what changes as soon as it has the page
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A page, its parts as HTML, and each of those as JSON text for the streams."""
-
     page: Page
-    parts: dict[str, Markup]
-    encoded: dict[str, str]
+    drawn: Drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class Kind:
     make: Make
     fresh_s: float = FRESH_S
     is_live: bool = True
+    is_for_all: bool = False  # the same for every viewer, and so made once for them all
+    title: str = ""  # if it is known before the page is made: its head may go first
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class Question:
 
     @property
     def key(self) -> tuple[str, str, str, tuple[tuple[str, str], ...]]:
-        return (self.kind.path, self.viewer.key, self.name, self.query)
+        viewer = "" if self.kind.is_for_all else self.viewer.key
+        return (self.kind.path, viewer, self.name, self.query)
 
 
 class Places:
@@ -96,8 +99,10 @@ class Desk:
     def __init__(self, daemons_for: DaemonsFor) -> None:
         self._daemons_for = daemons_for
         self.hour = NOTHING  # the loads of all hosts
+        self.sparks: Mapping[str, Spark] = {}  # of those
         self._outputs = Outputs()
         self._made: TimedCache[object, Made | LbdError] = TimedCache(FRESH_S, KEPT_MAX)
+        self._given: TimedCache[object, Drawn] = TimedCache(GIVEN_S, GIVEN_MAX)
         self._under_way: dict[object, asyncio.Task[Made]] = {}
         self._places = Places()
         self._threads = ThreadPoolExecutor(AT_ONCE, "page")
@@ -109,11 +114,12 @@ class Desk:
             if isinstance(known[0], LbdError):
                 raise known[0]
             return known[0]
-        task = self._under_way.get(question.key)
+        maker = question.viewer.uid, question.key  # nobody waits in the turn of somebody else
+        task = self._under_way.get(maker)
         if task is None:
             self._places.take(question.viewer.uid)
             task = asyncio.create_task(self._make(question), name="page")
-            self._under_way[question.key] = task
+            self._under_way[maker] = task
             task.add_done_callback(lambda done: self._is_made(question, done))
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -127,7 +133,7 @@ class Desk:
             return await loop.run_in_executor(self._threads, self.make_now, question)
 
     def _is_made(self, question: Question, task: asyncio.Task[Made]) -> None:
-        self._under_way.pop(question.key, None)
+        self._under_way.pop((question.viewer.uid, question.key), None)
         self._places.give_back(question.viewer.uid)
         if task.cancelled():
             return
@@ -142,35 +148,40 @@ class Desk:
         self._made = TimedCache(FRESH_S, KEPT_MAX)
 
     def ask(self, question: Question) -> Asked:
+        viewer = NOBODY if question.kind.is_for_all else question.viewer
         return Asked(
-            self._daemons_for(question.viewer), question.viewer, question.name,
-            dict(question.query), self.hour, self._outputs, time.time(),
+            self._daemons_for(viewer), viewer, question.name, dict(question.query), self.hour,
+            self.sparks, self._outputs, time.time(),
         )  # fmt: skip
 
     def make_now(self, question: Question) -> Made:
         """Waits for the daemons. Raises LbdError."""
         page = question.kind.make(self.ask(question))
-        parts = {part.id: part_html(part) for part in page.parts}
-        return Made(page, parts, {name: json.dumps(html) for name, html in parts.items()})
+        return Made(page, draw(page))
 
-    async def act(self, viewer: Viewer, act: Callable[[Daemons], str]) -> str:
-        """What is shown then. Raises LbdError."""
+    def give(self, question: Question, drawn: Drawn) -> None:
+        """A viewer has it now, and will ask for what changes from then on."""
+        self._given.put((question.key, drawn.mark), drawn, time.monotonic())
+
+    def given(self, question: Question, mark: str) -> Drawn | None:
+        known = self._given.get((question.key, mark), time.monotonic())
+        return known[0] if known else None
+
+    async def in_turn(self, viewer: Viewer, work: Callable[[], Found]) -> Found:
+        """What takes its time, in a thread. Raises LbdError."""
         loop = asyncio.get_running_loop()
         self._places.take(viewer.uid)
         try:
             async with self._places.turns[viewer.uid]:
-                then = await loop.run_in_executor(
-                    self._threads, lambda: act(self._daemons_for(viewer))
-                )
+                return await loop.run_in_executor(self._threads, work)
         finally:
             self._places.give_back(viewer.uid)
+
+    async def act(self, viewer: Viewer, act: Callable[[Daemons], str]) -> str:
+        """What is shown then. Raises LbdError."""
+        then = await self.in_turn(viewer, lambda: act(self._daemons_for(viewer)))
         self.forget()
         return then
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def changed(made: Made, sent: Mapping[str, str]) -> dict[str, str]:
-    """The parts, as JSON text, that are not as they were sent."""
-    return {name: text for name, text in made.encoded.items() if sent.get(name) != text}

@@ -1,21 +1,27 @@
-"""Pages as HTML. Everything is escaped, and what cannot be printed is shown as `?`."""
+"""Pages as HTML. Everything is escaped, and what cannot be printed is shown as `?`.
 
+Cells are made here rather than by a template: a page has thousands of them, and a stream sends them
+one by one as they change.
+"""
+
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from lbd import __version__
 from lbd.console.figures import decimal
 from lbd.text.one_line import printable
 from lbd.web import charts
-from lbd.web.view import Page, Part, Viewer
+from lbd.web.view import Item, Page, Part, Table, Viewer
 
 PLACES = (
     ("/", "Hosts"), ("/jobs", "Jobs"), ("/history", "History"), ("/owners", "Owners"),
     ("/why", "Why there"), ("/settings", "Settings"), ("/doctor", "Doctor"),
 )  # fmt: skip
+Cells = Sequence[Sequence[str]]  # of each row of a table, as HTML
 
 
 def shown(value: object) -> object:
@@ -23,6 +29,11 @@ def shown(value: object) -> object:
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return printable(value)
+
+
+def as_text(text: str) -> str:
+    """As HTML, within an element or an attribute."""
+    return str(escape(printable(text)))
 
 
 def as_printed(text: str) -> Markup:
@@ -42,6 +53,7 @@ def environment() -> Environment:
         finalize=shown, trim_blocks=True, lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
     found.filters["as_printed"] = as_printed
+    found.filters["as_item"] = lambda item: Markup(item_html(item))  # noqa: S704
     found.globals.update(
         path=charts.path,
         area=charts.area,
@@ -53,15 +65,81 @@ def environment() -> Environment:
     return found
 
 
-def part_html(part: Part) -> Markup:
-    return Markup(environment().get_template(part.template).render(part=part))  # noqa: S704
+def item_html(item: Item) -> str:
+    drawn = ""
+    if item.bar is not None:
+        width = 100 * min(max(item.bar, 0), 1)
+        drawn = (
+            '<svg class="bar" viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true">'
+            f'<rect width="{width:.1f}" height="12" rx="2"/></svg>'
+        )
+    if item.spark is not None:
+        drawn += (
+            f'<svg class="spark" viewBox="0 0 {item.spark.width} {charts.SPARK_HEIGHT}" '
+            'preserveAspectRatio="none" role="img" '
+            f'aria-label="{as_text(item.label)}: {item.spark.words}">'
+            f'<path d="{item.spark.path}"/></svg>'
+        )
+    text = as_text(item.text)
+    return f'{drawn}<a href="{as_text(item.href)}">{text}</a>' if item.href else drawn + text
 
 
-def page_html(page: Page, parts: dict[str, Markup], viewer: Viewer, live: str, notice: str) -> str:
-    """`live`: the address that its changes come from; "" for none."""
-    return environment().get_template("page.html").render(
-        page=page, parts=parts, viewer=viewer, live=live, notice=notice, places=PLACES,
-        version=__version__,
+def cells_of(table: Table) -> Cells:
+    """As HTML; the first of each row is its heading."""
+    labels = [f' data-label="{as_text(name)}">' for name in table.head]
+    return [
+        [
+            cell_html(item, label, is_heading=not at)
+            for at, (item, label) in enumerate(zip(row, labels, strict=True))
+        ]
+        for row in table.rows
+    ]
+
+
+def cell_html(item: Item, label: str, *, is_heading: bool) -> str:
+    kind = f' class="{as_text(item.kind)}"' if item.kind else ""
+    if is_heading:
+        return f'<th role="rowheader" scope="row"{kind}>{item_html(item)}</th>'
+    empty = "" if item.text or item.spark else " data-empty"
+    return f'<td role="cell"{kind}{empty}{label}{item_html(item)}</td>'
+
+
+def rows_html(cells: Cells) -> Markup:
+    return Markup("\n".join(f'<tr role="row">{"".join(row)}</tr>' for row in cells))  # noqa: S704
+
+
+def part_html(part: Part, cells: Cells | None = None) -> Markup:
+    """`cells`: of a table, if they are known."""
+    rows = None
+    if isinstance(part, Table):
+        rows = rows_html(cells_of(part) if cells is None else cells)
+    return Markup(environment().get_template(part.template).render(part=part, rows=rows))  # noqa: S704
+
+
+def page_html(
+    page: Page,
+    parts: Mapping[str, Markup],
+    viewer: Viewer,
+    live: str,
+    notice: str,
+    mark: str = "",
+) -> str:
+    head = head_html(page.title, page.at, viewer, live)
+    return head + rest_html(page, parts, notice, mark)
+
+
+def head_html(title: str, at: str, viewer: Viewer, live: str) -> str:
+    """What is known before the daemons have answered. `live`: the address that its changes come
+    from; "" for none."""
+    return environment().get_template("head.html").render(
+        title=title, at=at, viewer=viewer, live=live, places=PLACES
+    )  # fmt: skip
+
+
+def rest_html(page: Page, parts: Mapping[str, Markup], notice: str, mark: str) -> str:
+    """`mark`: of the parts, from which the changes begin."""
+    return environment().get_template("rest.html").render(
+        page=page, parts=parts, notice=notice, version=__version__, mark=mark
     )  # fmt: skip
 
 

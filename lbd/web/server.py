@@ -24,6 +24,7 @@ from lbd.errors import LbdError
 from lbd.local.json_socket import serve_json
 from lbd.web.address import Address, certificate_for, names_of
 from lbd.web.as_user import Connector
+from lbd.web.charts import Spark, spark_of
 from lbd.web.connection import CONNECTIONS_MAX, BoundedConnection
 from lbd.web.desk import Desk
 from lbd.web.guard import Guard
@@ -137,16 +138,19 @@ class Web:
         """Keeps what the hosts' loads were as new as the LIM has it."""
         while True:
             try:
-                self._desk.hour = await asyncio.to_thread(hour_of_all, self._daemons)
+                self._desk.hour, self._desk.sparks = await asyncio.to_thread(
+                    hour_of_all, self._daemons
+                )
             except LbdError as problem:
                 log.debug("no loads: %s", problem)
             await asyncio.sleep(SAMPLE_S)
 
 
-def hour_of_all(daemons: Daemons) -> PastLoads:
+def hour_of_all(daemons: Daemons) -> tuple[PastLoads, dict[str, Spark]]:
     """Raises LbdError."""
     hosts = [text(host, "name") for host in tables(daemons.lim({"op": "status"}), "hosts")]
-    return ask_past_loads(daemons, hosts, "hour")
+    hour = ask_past_loads(daemons, hosts, "hour")
+    return hour, {host: spark_of(points) for host, points in hour.hosts.items()}
 
 
 def renewed(context: ssl.SSLContext, certificate: str, shown: os.stat_result) -> os.stat_result:

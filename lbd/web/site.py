@@ -1,8 +1,9 @@
 """The addresses of the site, and what each answers: HTML, `.json`, `.events` as it changes."""
 
+import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from importlib.resources import files
 
 from starlette.exceptions import HTTPException
@@ -17,14 +18,14 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from lbd.console.errors import json_error, kind_of
-from lbd.console.output import finite
+from lbd.console.output import marked
 from lbd.errors import LbdError
 from lbd.local.json_socket import Refusal
 from lbd.text.one_line import one_line
 from lbd.web.acting import Act, Refused, host_act, job_act, read_form
 from lbd.web.asked import QUERY_CHARS_MAX, SignInFirst
 from lbd.web.client_uid import client_uid
-from lbd.web.desk import Desk, Kind, Question
+from lbd.web.desk import Desk, Kind, Made, Question
 from lbd.web.guard import FOREIGN
 from lbd.web.pages.doctor import make_doctor
 from lbd.web.pages.history import make_history
@@ -34,29 +35,31 @@ from lbd.web.pages.jobs import make_jobs
 from lbd.web.pages.owners import make_owners
 from lbd.web.pages.settings import make_settings
 from lbd.web.pages.why import make_why
-from lbd.web.rendering import page_html, part_html
+from lbd.web.rendering import head_html, page_html, part_html, rest_html
 from lbd.web.sessions import SESSION_S, Sessions, TooMany, is_csrf
-from lbd.web.stream import TICK_S, Streams
+from lbd.web.stream import Streams
 from lbd.web.view import NOBODY, Line, Page, Viewer
 
 KINDS = (
-    Kind("/", make_hosts, fresh_s=TICK_S),
+    Kind("/", make_hosts, is_for_all=True, title="Hosts"),
     Kind("/hosts/{name}", make_host),
-    Kind("/jobs", make_jobs),
+    Kind("/jobs", make_jobs, title="Jobs"),
     Kind("/jobs/{name}", make_job),
-    Kind("/history", make_history, fresh_s=5.0, is_live=False),
-    Kind("/owners", make_owners, fresh_s=10.0),
+    Kind("/history", make_history, fresh_s=5.0, is_live=False, title="History"),
+    Kind("/owners", make_owners, fresh_s=10.0, title="Owners"),
     Kind("/why", make_why, fresh_s=2.0),
-    Kind("/doctor", make_doctor, fresh_s=10.0, is_live=False),
+    Kind("/doctor", make_doctor, fresh_s=10.0, is_live=False, title="Doctor"),
     Kind("/settings", make_settings, fresh_s=5.0),
 )
 WORDS_MAX = 12  # of an address
+HEAD_AFTER_S = 0.01  # a page that takes longer is begun before it is made
 STATIC = {"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8"}
 STATUS = {"denied": 403, "missing": 404, "usage": 400}
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 COOKIE = "lbd_session"
+MARK = "shown"  # in the address of events: of the page that the browser has
 
 
 class Site:
@@ -160,23 +163,52 @@ class Site:
     def as_page(self, kind: Kind) -> Handler:
         async def answer(request: Request) -> Response:
             question = self.question(kind, request)
+            live = events_address(request) if kind.is_live else ""
+            making = asyncio.create_task(self._desk.page(question), name="page")
+            # Only what everybody or this viewer may see: who may not is to hear so by the status.
+            if kind.title and (kind.is_for_all or question.viewer.signed_in):
+                await asyncio.wait([making], timeout=HEAD_AFTER_S)
+                if not making.done():
+                    html = self._in_two(question, live, making)
+                    return StreamingResponse(html, media_type="text/html")
             try:
-                made = await self._desk.page(question)
+                made = await making
             except LbdError as problem:
                 return error_page(problem, question.viewer)
-            live = events_address(request) if kind.is_live else ""
-            return HTMLResponse(page_html(made.page, made.parts, question.viewer, live, ""))
+            head = head_html(made.page.title, made.page.at, question.viewer, live)
+            return HTMLResponse(head + self._rest(question, made))
 
         return answer
 
+    async def _in_two(
+        self, question: Question, live: str, making: asyncio.Task[Made]
+    ) -> AsyncIterator[str]:
+        """The browser shows the head, and asks for what it needs, while the rest is made."""
+        kind = question.kind
+        try:
+            yield head_html(kind.title, kind.path, question.viewer, live)
+            try:
+                yield self._rest(question, await making)
+            except LbdError as problem:
+                line = Line("message", "That did not work", one_line(str(problem)))
+                yield rest_html(Page(kind.title, [line]), {line.id: part_html(line)}, "", "")
+        finally:
+            making.cancel()
+
+    def _rest(self, question: Question, made: Made) -> str:
+        if question.kind.is_live:
+            self._desk.give(question, made.drawn)
+        return rest_html(made.page, made.drawn.parts, "", made.drawn.mark)
+
     def as_json(self, kind: Kind) -> Handler:
         async def answer(request: Request) -> Response:
+            question = self.question(kind, request)
             try:
-                made = await self._desk.page(self.question(kind, request))
+                data = (await self._desk.page(question)).page.data
+                text = await self._desk.in_turn(question.viewer, lambda: json.dumps(marked(data)))
             except LbdError as problem:
                 text = json_error(kind_of(problem), one_line(str(problem)), None)
                 return Response(text, status_of(problem), media_type="application/json")
-            text = json.dumps(finite(made.page.data))
             return Response(text, media_type="application/json")
 
         return answer
@@ -186,7 +218,8 @@ class Site:
             question = self.question(kind, request)
             if self._streams.is_full(question.viewer):
                 return PlainTextResponse("too many pages are open\n", 503)
-            events = self._streams.events(question)
+            mark = request.headers.get("last-event-id") or request.query_params.get(MARK, "")
+            events = self._streams.events(question, mark)
             return StreamingResponse(events, media_type="text/event-stream")
 
         return answer
@@ -195,7 +228,11 @@ class Site:
 def words(request: Request) -> tuple[tuple[str, str], ...]:
     """What the address says after `?`, in an order of its own: the same question is asked once."""
     given = request.query_params.multi_items()[:WORDS_MAX]
-    return tuple(sorted((name[:40], value[:QUERY_CHARS_MAX]) for name, value in given if value))
+    return tuple(
+        sorted(
+            (name[:40], value[:QUERY_CHARS_MAX]) for name, value in given if value and name != MARK
+        )
+    )
 
 
 def events_address(request: Request) -> str:

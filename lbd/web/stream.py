@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 from lbd.errors import LbdError
-from lbd.web.desk import Desk, Question, changed
+from lbd.web.desk import Desk, Question
+from lbd.web.drawn import Drawn, event
 from lbd.web.view import Viewer
 
 TICK_S = 2.0
@@ -14,11 +15,6 @@ LIFE_S = 900.0  # then the browser asks again
 STREAMS_MAX = 256
 NOBODYS_MAX, OF_USER_MAX = STREAMS_MAX // 2, STREAMS_MAX // 8
 RETRY = b"retry: 3000\n\n"
-
-
-def event(name: str, data: str) -> bytes:
-    """`data`: JSON, so in one line."""
-    return f"event: {name}\ndata: {data}\n\n".encode()
 
 
 class Streams:
@@ -43,34 +39,38 @@ class Streams:
         own = OF_USER_MAX if viewer.signed_in else NOBODYS_MAX
         return self._open[viewer.uid] >= own or self.count >= STREAMS_MAX
 
-    async def events(self, question: Question) -> AsyncIterator[bytes]:
-        """What is written is held up by its reader: nothing is made meanwhile."""
+    def _pause_s(self, question: Question) -> float:
+        """Until all who look at that page are told at once."""
+        if not self._tick_s:
+            return 0.0
+        phase_s = self._tick_s * (hash(question.key) % 1000) / 1000
+        return self._tick_s - (asyncio.get_running_loop().time() - phase_s) % self._tick_s
+
+    async def events(self, question: Question, mark: str = "") -> AsyncIterator[bytes]:
+        """What is written is held up by its reader: nothing is made meanwhile. `mark`: of the page
+        as the viewer has it."""
         uid = question.viewer.uid
         self._open[uid] += 1
         try:
             yield RETRY
-            sent: dict[str, str] = {}
+            shown: Drawn | None = self._desk.given(question, mark)
             end_s = asyncio.get_running_loop().time() + LIFE_S
             while not self._ending.is_set() and asyncio.get_running_loop().time() < end_s:
                 if not self._may_look(question.viewer):
                     yield event("reload", "{}")
                     return
                 try:
-                    made = await self._desk.page(question)
+                    drawn = (await self._desk.page(question)).drawn
                 except LbdError as problem:
                     yield event("trouble", json.dumps(str(problem)))
                 else:
-                    if sent and set(sent) != set(made.encoded):
+                    if shown is not None and shown.parts.keys() != drawn.parts.keys():
                         yield event("reload", "{}")
                         return
-                    if news := changed(made, sent):
-                        sent |= news
-                        inside = ",".join(f"{json.dumps(n)}:{text}" for n, text in news.items())
-                        yield event("parts", f"{{{inside}}}")
-                    else:
-                        yield b": nothing new\n\n"
+                    yield drawn.since(shown)
+                    shown = drawn
                 try:
-                    async with asyncio.timeout(self._tick_s):
+                    async with asyncio.timeout(self._pause_s(question)):
                         await self._ending.wait()
                 except TimeoutError:
                     continue

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lbd.console.reply import Json
+from lbd.web.charts import Spark
+
 GOOD, WARN, BAD, DIM, NUMBER = "good", "warn", "bad", "dim", "number"
 
 
@@ -31,7 +34,7 @@ class Item:
     kind: str = ""
     href: str = ""
     bar: float | None = None  # how full, of 1
-    points: tuple[float, ...] = ()  # a small line of them; NaN where nothing is known
+    spark: Spark | None = None
     label: str = ""  # of the drawing, for those who do not see it
 
 
@@ -131,7 +134,7 @@ Part = Table | Facts | Line | Chart | Heat | Buttons | Form
 class Page:
     title: str
     parts: Sequence[Part]
-    data: object = None  # the same for programs
+    data: Json | Sequence[Json] = ()  # the same for programs
     at: str = ""  # its place in the navigation
 
 

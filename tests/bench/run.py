@@ -36,6 +36,7 @@ from tests.bench import (
     functions,
     growth,
     idle,
+    idle_options,
     installed,
     keys,
     latency,
@@ -93,6 +94,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (pages.NAMES, pages.measure),
     (followers.NAMES, followers.measure),
     (("idle",), idle.measure),
+    (("idle-options",), idle_options.measure),
 )
 NAMES = [*(name for names, _ in GROUPS for name in names), "growth", "joining"]
 

@@ -10,6 +10,8 @@ import pytest
 
 from lbd.config.schema import ALGORITHMS
 from lbd.sim.faults.schedule import KINDS, FaultRun, drawn
+from lbd.sim.faults.signed_settings import KINDS as SIGNED_KINDS
+from lbd.sim.faults.signed_settings import SignedCluster, SignedRun
 from lbd.testing.virtual_cluster import VirtualCluster
 
 FIRST, _, END = os.environ.get("LBD_FAULT_SEEDS", "10").rpartition(":")
@@ -23,6 +25,40 @@ def test_after_any_faults_a_healed_cluster_converges(algorithm, seed):
     run.run()
     assert run.decided > 20
     run.converge()
+
+
+class SignedOverTheWire(SignedCluster, VirtualCluster):
+    pass
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_newest_signed_settings_hold_and_no_others_ever_do(seed):
+    run = SignedRun(seed, kind=SignedOverTheWire)
+    run.run()
+    run.converge()
+
+
+def test_ten_seeds_make_restore_and_forge_settings():
+    runs = [SignedRun(seed) for seed in range(10)]
+    kinds = {fault.kind for run in runs for fault in run.schedule}
+    assert kinds == set(SIGNED_KINDS)
+
+
+class Believing(SignedCluster):
+    """Its hosts check no seal."""
+
+    def vetted(self, host, message):
+        return message
+
+
+def test_a_forged_policy_that_is_believed_is_noticed():
+    noticed = 0
+    for seed in range(3):
+        try:
+            SignedRun(seed, kind=Believing).run()
+        except AssertionError as problem:
+            noticed += "nobody made" in str(problem) or "not what" in str(problem)
+    assert noticed
 
 
 def test_the_schedules_of_ten_seeds_hold_every_kind_of_fault():

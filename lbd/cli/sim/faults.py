@@ -15,14 +15,19 @@ from lbd.sim.faults import scenarios
 from lbd.sim.faults.promises import BrokenPromise
 from lbd.sim.faults.scenarios import SCENARIOS, ClusterRun
 from lbd.sim.faults.schedule import FAULTS, HEALED_S, KINDS, FaultRun
+from lbd.sim.faults.signed_settings import KINDS as SIGNED_KINDS
+from lbd.sim.faults.signed_settings import SignedRun
 from lbd.text.one_line import one_line
 
+SIGNED = "SIGNED"
 HEADER = ("algorithm", ">runs", ">commands", ">moved", ">whole again", ">at most", ">violations")
 SCENARIO_HEADER = ("scenario", ">runs", ">commands", ">jobs", ">moments", ">violations")
 DESCRIPTION = f"""LIMs alone, and whole clusters, under faults drawn from seeds
 
 First each algorithm: {HEALED_S:.0f} s of LIMs that place commands, with {FAULTS} faults on the way:
 {", ".join(KINDS)}.
+{SIGNED} is GLOBAL with signed settings for all hosts, and hosts that forge them:
+{", ".join(dict.fromkeys(SIGNED_KINDS))}.
 Then each scenario: a cluster of LIMs, LBMs and a dispatcher runs commands and queued jobs for
 {scenarios.HEALED_S:.0f} s, with {scenarios.FAULTS} faults on the way:
 {"; ".join(f"{name} ({', '.join(kinds)})" for name, kinds in SCENARIOS.items() if kinds)}.
@@ -71,11 +76,11 @@ def main(argv: list[str]) -> int:
 def chosen(options: argparse.Namespace) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Algorithms and scenarios: those that are named, or all of both."""
     algorithm, scenario = options.algorithm, options.scenario
-    algorithms: tuple[str, ...] = () if scenario else tuple(ALGORITHMS)
-    if algorithm and algorithm.upper() != "ALL":
+    algorithms: tuple[str, ...] = () if scenario else (*ALGORITHMS, SIGNED)
+    if algorithm and algorithm.upper() not in ("ALL", SIGNED):
         algorithms = (check_algorithm(algorithm),)
     elif algorithm:
-        algorithms = tuple(ALGORITHMS)
+        algorithms = (SIGNED,) if algorithm.upper() == SIGNED else (*ALGORITHMS, SIGNED)
     if scenario and scenario != "all":
         return algorithms, (scenario,)
     return algorithms, () if algorithm and not scenario else tuple(SCENARIOS)
@@ -122,7 +127,8 @@ def scenario_row(runs: list[ScenarioRun]) -> list[str]:
 
 
 def run_one(hosts: int, wanted: tuple[str, int]) -> Run:
-    run = FaultRun(*wanted, hosts)
+    algorithm, seed = wanted
+    run = SignedRun(seed, hosts) if algorithm == SIGNED else FaultRun(algorithm, seed, hosts)
     violation = ""
     try:
         run.run()
@@ -152,7 +158,12 @@ def parsed(argv: list[str]) -> argparse.Namespace:
     parser = Parser("lbd sim faults", DESCRIPTION)
     parser.add_version()
     add = parser.add_argument
-    add("--algorithm", default="", metavar="A", help="of LIMs alone: one of lim.algorithm, or ALL")
+    add(
+        "--algorithm",
+        default="",
+        metavar="A",
+        help="of LIMs alone: one of lim.algorithm, SIGNED, or ALL",
+    )
     add("--scenario", default="", choices=("all", *SCENARIOS), metavar="NAME",
         help="of a whole cluster: one of the above, or all")  # fmt: skip
     add("--hosts", type=whole(2, MOST_HOSTS), default=6, metavar="N", help="(default 6)")

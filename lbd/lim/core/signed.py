@@ -18,11 +18,14 @@ is good without it as well; but the whole one is the newer of the two.
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
-from lbd.errors import ConfigError
+from lbd.errors import ConfigError, PeerError
 from lbd.lim.core import messages as m
+from lbd.lim.core.events import ChangeSettings
 from lbd.lim.core.settings import InForce, resumed
+from lbd.model import HostId
 
 
 def trial_digest(settings: m.Settings) -> bytes:
@@ -84,6 +87,44 @@ def is_refused_unsigned(ours: m.Settings, theirs: m.Settings, *, is_strict: bool
 def signed_by(settings: m.Settings) -> str:
     """For a log."""
     return f", signed by {settings.seal.author}" if settings.seal.counter else ""
+
+
+def vetted(
+    ours: m.Settings,
+    theirs: m.Settings,
+    *,
+    is_strict: bool,
+    check: Callable[[m.Settings], None],
+) -> tuple[m.Settings, str]:
+    """Theirs as they may be merged, and why their policy is refused, "" if it is not. `check`
+    raises PeerError for a seal that does not hold; it is asked only about a newer one."""
+    if is_refused_unsigned(ours, theirs, is_strict=is_strict):
+        is_news = theirs.version > ours.version and not is_same_policy(theirs, ours)
+        return theirs, "nobody has signed them" if is_news else ""
+    if policy_version(theirs) <= policy_version(ours):
+        return theirs, ""  # and older: it changes nothing
+    try:
+        check(theirs)
+    except PeerError as problem:
+        return with_policy(theirs, ours), str(problem)
+    return theirs, ""
+
+
+def sealed(
+    change: ChangeSettings,
+    settings: m.Settings,
+    author: HostId,
+    cluster: str,
+    unix_s: float,
+    sign: Callable[[bytes], tuple[bytes, bytes]],
+) -> ChangeSettings:
+    """The change with the author's seal of the policy that it makes. `sign`: the certificate of the
+    author and its signature of what it is given."""
+    blank = m.Seal(next_counter(settings, unix_s), author)
+    made = replace(change, seal=blank).applied_to(settings, author)
+    seal = replace(blank, trial=trial_digest(made))
+    certificate, signature = sign(signed_text(cluster, seal, made))
+    return replace(change, seal=replace(seal, certificate=certificate, signature=signature))
 
 
 def merged(

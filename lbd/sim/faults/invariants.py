@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lbd.lim.core.signed import policy_version
 from lbd.lim.core.state import LimState
 from lbd.policy.view import HostView
 
@@ -16,7 +17,7 @@ class Invariants:
 
     def __init__(self) -> None:
         self._newest: dict[HostId, tuple[int, int]] = {}  # incarnation and number of the sample
-        self._settings = (0, "")
+        self._settings = self._policy = (0, "")
 
     def check(self, state: LimState, now_s: float, where: str) -> None:
         """Raises AssertionError that begins with `where`."""
@@ -25,6 +26,9 @@ class Invariants:
         assert math.isfinite(state.next_due_s), where
         assert state.settings.version >= self._settings, f"{where}: settings went back"
         self._settings = state.settings.version
+        policy = policy_version(state.settings)
+        assert policy >= self._policy, f"{where}: the policy went back"
+        self._policy = policy
         self._check_views(state, now_s, where)
         check_reservations(state, where)
 

@@ -50,6 +50,8 @@ class VirtualHost:
 
 
 class LimCluster(Network):
+    is_strict = False  # only some hosts may make a policy
+
     def __init__(
         self, hosts: int, seed: int, params: LimConfig | None = None, loss: float = 0.0
     ) -> None:
@@ -80,6 +82,7 @@ class LimCluster(Network):
             now_s=self.now_s,
             drained=kept[0],
             settings=kept[1],
+            is_strict=self.is_strict,
             address=address,
             write=self._history(),
         )

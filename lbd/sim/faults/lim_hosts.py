@@ -6,7 +6,7 @@ from random import Random
 from lbd.config.schema import LimConfig, LoadConfig
 from lbd.lim.core.history import RecordedState, Write
 from lbd.lim.core.messages import VECTOR_FORMAT, Member, Settings
-from lbd.lim.core.settings import InForce
+from lbd.lim.core.settings import InForce, resumed
 from lbd.lim.core.state import Identity, LimState
 from lbd.model import HostId
 
@@ -36,8 +36,10 @@ def lim_state(
     address: str = "",
     write: Write | None = None,
     settings: Settings = NO_SETTINGS,
+    is_strict: bool = False,
 ) -> LimState:
     """A LIM that has just started; ranks follow the order of the names."""
+    base = InForce(params or LimConfig(), LoadConfig())
     listed = sorted({name, *others}, key=lambda n: (len(n), n))
     rank = {n: place for place, n in enumerate(listed)}
     identity = Identity(
@@ -48,9 +50,9 @@ def lim_state(
         cores=2.0,
         speed=1.0,
         drained=drained,
-        settings=settings,
+        settings=resumed(base, settings)[0],
+        is_strict=is_strict,
     )
-    base = InForce(params or LimConfig(), LoadConfig())
     if write is not None:
         return RecordedState(identity, base, seed, now_s, write)
     return LimState(identity, base, Random(seed), now_s)

@@ -40,7 +40,7 @@ class LimFault:
     amount: float = 0.0
 
 
-def drawn(seed: int, names: Sequence[HostId]) -> list[LimFault]:
+def drawn(seed: int, names: Sequence[HostId], kinds: Sequence[str] = KINDS) -> list[LimFault]:
     """By the time of their begin. Every kind comes up sooner or later, several overlap."""
     rng = Random(f"faults {seed}")
     faults = []
@@ -48,7 +48,7 @@ def drawn(seed: int, names: Sequence[HostId]) -> list[LimFault]:
         at_s = rng.uniform(BEGIN_S, LAST_S)
         until_s = at_s + rng.uniform(*LENGTH_S)
         hosts = tuple(rng.sample(list(names), rng.randint(1, len(names) // 2)))
-        fault = LimFault(at_s, until_s, rng.choice(KINDS), hosts, rng.uniform(0.05, 0.5))
+        fault = LimFault(at_s, until_s, rng.choice(kinds), hosts, rng.uniform(0.05, 0.5))
         faults.append(fault)
     return sorted(faults, key=lambda fault: fault.at_s)
 
@@ -56,13 +56,15 @@ def drawn(seed: int, names: Sequence[HostId]) -> list[LimFault]:
 class FaultRun:
     """One algorithm under one schedule."""
 
+    kinds: Sequence[str] = KINDS
+
     def __init__(
         self, algorithm: str, seed: int, hosts: int = 6, kind: type[LimCluster] = LimCluster
     ) -> None:
         self.params = LimConfig(algorithm=algorithm)
         self.cluster = kind(hosts, seed, self.params)
         self.names = list(self.cluster.names)
-        self.schedule = drawn(seed, self.names)
+        self.schedule = drawn(seed, self.names, self.kinds)
         self.where = f"{algorithm}, seed {seed}"
         self.decided = 0
         self.moved = 0
@@ -109,14 +111,17 @@ class FaultRun:
                 end = partial(cluster.resume, first)
             case "settings":
                 if first not in self._down:
-                    change = e.ChangeSettings(None, {"lim.min_gain": fault.amount})
-                    cluster.handle(cluster[first], change)
+                    self._change(first, fault.amount)
                 return
             case _:
                 victim = self._centre(first) if fault.kind.endswith("centre") else first
                 self._crash(victim)
                 end = partial(self._start, victim)
         cluster.at(fault.until_s - fault.at_s, end)
+
+    def _change(self, name: HostId, amount: float) -> None:
+        change = e.ChangeSettings(None, {"lim.min_gain": amount})
+        self.cluster.handle(self.cluster[name], change)
 
     def _centre(self, by: HostId) -> HostId:
         return self.cluster[by].state.centre or by

@@ -2,7 +2,6 @@
 
 from dataclasses import asdict
 
-from lbd.console.output import with_schema
 from lbd.doctor.checks import FAULT, OK, WARN, Check, counted
 from lbd.doctor.findings import check_lim, checks
 from lbd.web import view
@@ -41,4 +40,4 @@ def doctor_page(found: list[Check], host: str) -> Page:
     ]
     data: dict[str, object] = {"host": host, "faults": faults, "warnings": warnings,
                   "checks": [{**asdict(check), "mend": check.fix} for check in found]}  # fmt: skip
-    return Page("Doctor", parts, with_schema(data), "/doctor")
+    return Page("Doctor", parts, data, "/doctor")

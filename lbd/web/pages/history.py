@@ -1,7 +1,6 @@
 """What has ended, from the accounting of every host, as far as the viewer may see it."""
 
 from lbd.console.figures import Clock
-from lbd.console.output import with_schema
 from lbd.console.reply import Json, number
 from lbd.console.usage_hosts import gather, of_host
 from lbd.web.asked import Asked
@@ -29,7 +28,7 @@ def make_history(asked: Asked) -> Page:
     ]
     if notes := notes_of(gathered.missing, withheld):
         parts.append(notes)
-    return Page("History", parts, [with_schema(job) for job in found], "/history")
+    return Page("History", parts, found, "/history")
 
 
 def latest(found: list[Json]) -> list[Json]:

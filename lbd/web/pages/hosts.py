@@ -1,6 +1,7 @@
 """The hosts, each with its load now and of the last hour; and one host alone."""
 
 import math
+from collections.abc import Mapping
 from urllib.parse import quote
 
 from lbd.console.figures import NONE, Clock, count, decimal, duration, of_total, share, size
@@ -14,12 +15,11 @@ from lbd.console.hosts import (
     host_named,
     tiers_text,
 )
-from lbd.console.output import with_schema
-from lbd.console.past_loads import PastLoads, ask_past_loads
+from lbd.console.past_loads import ask_past_loads
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.local.json_socket import Refusal
 from lbd.web.asked import Asked
-from lbd.web.charts import thinned
+from lbd.web.charts import Spark
 from lbd.web.view import (
     BAD,
     DIM,
@@ -38,7 +38,6 @@ from lbd.web.view import (
     right,
 )
 
-SPARK_POINTS = 40  # in a small line, of which a page has hundreds
 STATES = {"up": GOOD, "late": WARN, "down": BAD, "revoked": BAD, "drained": WARN}
 HEAD = ("Host", "State", "Load", "Last hour", "CPU", "Memory", "Slots", "Jobs", "Tier", "Age",
         "Note")  # fmt: skip
@@ -49,9 +48,9 @@ def make_hosts(asked: Asked) -> Page:
     clock = Clock(asked.unix_now_s)
     parts: list[Part] = [
         cluster_part(status),
-        hosts_part(status, asked.hour, clock),
+        hosts_part(status, asked.sparks, clock),
     ]
-    return Page("Hosts", parts, with_schema(status), "/")
+    return Page("Hosts", parts, status, "/")
 
 
 def make_host(asked: Asked) -> Page:
@@ -63,7 +62,7 @@ def make_host(asked: Asked) -> Page:
     day = ask_past_loads(asked.daemons, [asked.name], "day").of(asked.name)
     parts = host_parts(host, hour, day, Clock(asked.unix_now_s), asked.viewer)
     data = {**host, "load_hour": list(hour), "load_day": list(day)}
-    return Page(f"Host {text(host, 'name')}", parts, with_schema(data), "/")
+    return Page(f"Host {text(host, 'name')}", parts, data, "/")
 
 
 def cluster_part(status: Json) -> Facts:
@@ -89,8 +88,11 @@ def cluster_part(status: Json) -> Facts:
     return Facts("cluster", "Cluster", items)
 
 
-def hosts_part(status: Json, hour: PastLoads, clock: Clock) -> Table:
-    rows = [host_row(host, hour.of(text(host, "name")), clock) for host in tables(status, "hosts")]
+def hosts_part(status: Json, sparks: Mapping[str, Spark], clock: Clock) -> Table:
+    """`sparks`: of the hosts' loads in the last hour."""
+    rows = [
+        host_row(host, sparks.get(text(host, "name")), clock) for host in tables(status, "hosts")
+    ]
     head: tuple[str, ...] = HEAD
     for name in ("Note", "Tier"):
         at = head.index(name)
@@ -123,7 +125,7 @@ def slots_text(host: Json) -> str:
     return of_total(count(number(slots, "used")), count(number(slots, "total")))
 
 
-def host_row(host: Json, hour: tuple[float, ...], clock: Clock) -> tuple[Item, ...]:
+def host_row(host: Json, spark: Spark | None, clock: Clock) -> tuple[Item, ...]:
     name, jobs = text(host, "name"), table(host, "jobs")
     state = state_of(host)
     both = [number(jobs, key) for key in ("local", "foreign")]
@@ -131,7 +133,7 @@ def host_row(host: Json, hour: tuple[float, ...], clock: Clock) -> tuple[Item, .
         Item(name, href=host_path(name)),
         state,
         load_item(host),
-        Item("", points=thinned(hour, SPARK_POINTS), label=f"load of {name}, last hour"),
+        Item("", spark=spark, label=f"load of {name}, last hour"),
         right(share(number(host, "utilisation"))),
         right(memory_text(host)),
         right(slots_text(host)),

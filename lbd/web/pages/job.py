@@ -6,7 +6,6 @@ from lbd.console import plain_commands
 from lbd.console.figures import Clock, size
 from lbd.console.job_details import DETAIL_INDENT, attempt_row, detail_lines
 from lbd.console.jobs import ANSWER_S
-from lbd.console.output import with_schema
 from lbd.console.reply import Json, tables, text
 from lbd.local.json_socket import Refusal
 from lbd.model import ENDED_NAMES
@@ -41,7 +40,7 @@ def make_job(asked: Asked) -> Page:
         note = plain_commands.where_its_output_went(one)
         parts += [*acts(one, asked.viewer, queued=False), *attempts_part(one, clock),
                   Line("output", "Output", "", note)]  # fmt: skip
-        return Page(f"Job {name}", parts, with_schema(one), "/jobs")
+        return Page(f"Job {name}", parts, one, "/jobs")
     if QUEUED_ID.fullmatch(name) is None:
         raise Refusal(f"{name!r} is no job's number, such as 12, 12_7 or h1-26", "missing")
     question: Json = {"op": "queue.jobs", "ids": [name], "attempts": True}
@@ -56,7 +55,7 @@ def make_job(asked: Asked) -> Page:
     else:
         parts += attempts_part(one, clock)
         parts += output_parts(one, asked.outputs.read(asked.viewer.key, asked.daemons, name))
-    return Page(f"Job {name}", parts, with_schema(one), "/jobs")
+    return Page(f"Job {name}", parts, one, "/jobs")
 
 
 def job_facts(one: Json, lines: list[str], indent: int) -> list[Part]:

@@ -15,7 +15,6 @@ from lbd.console.jobs import (
     shown_state,
     states_of,
 )
-from lbd.console.output import with_schema
 from lbd.console.reply import Json, number, tables, text, texts
 from lbd.text.one_line import one_line
 from lbd.web.asked import Asked
@@ -40,7 +39,7 @@ def make_jobs(asked: Asked) -> Page:
     if missing := texts(reply, "missing"):
         rows = [[plain(name, WARN)] for name in missing]
         parts.append(Table("missing", "Without the jobs of", ("Did not answer",), rows))
-    return Page("Jobs", parts, [with_schema(job) for job in found], "/jobs")
+    return Page("Jobs", parts, found, "/jobs")
 
 
 def filters_of(asked: Asked) -> Filters:
@@ -67,8 +66,10 @@ def filter_form(asked: Asked, action: str) -> Form:
 
 
 def job_parts(found: list[Json], clock: Clock) -> list[Part]:
-    waiting = [job for job in found if states_of(job) & set(STANDING)]
-    others = [job for job in found if states_of(job) - set(STANDING)]
+    standing = frozenset(STANDING)
+    with_states = [(job, states_of(job)) for job in found]
+    waiting = [job for job, states in with_states if not states.isdisjoint(standing)]
+    others = [job for job, states in with_states if not states <= standing]
     return [
         Table("waiting", f"Waiting: {len(waiting)}", WAITING_HEAD,
               [waiting_row(job, clock) for job in waiting[:SHOWN_MAX]], "nothing waits",

@@ -1,7 +1,7 @@
 """Whose owners are back, and when their hosts are usually free."""
 
 from lbd.console.figures import Clock
-from lbd.console.output import cell, with_schema
+from lbd.console.output import cell
 from lbd.console.owners import DAY_HOURS, DAYS, owner_row, tenths
 from lbd.console.reply import Json, tables, text
 from lbd.console.usage_hosts import ask_host, gather
@@ -25,7 +25,7 @@ def owners_page(rows: list[Json], missing: dict[str, str], clock: Clock) -> Page
     learnt = [row for row in rows if any(hour != "." for hour in hours_of(row))]
     if learnt:
         parts.append(hours_part(learnt))
-    data = [with_schema({key: row[key] for key in row if key != "interruptions"}) for row in rows]
+    data = [{key: row[key] for key in row if key != "interruptions"} for row in rows]
     return Page("Owners", parts, data, "/owners")
 
 

@@ -1,6 +1,5 @@
 """The algorithm in force and every parameter that can be changed at run time."""
 
-from lbd.console.output import with_schema
 from lbd.console.parameters import fetch_all, shown
 from lbd.console.reply import Json, text
 from lbd.web.asked import Asked
@@ -30,4 +29,4 @@ def settings_page(algorithm: Json, params: list[Json]) -> Page:
         Facts("algorithm", "Algorithm", facts),
         Table("params", "Parameters", ("Parameter", "Value", "Saved"), rows, note=note),
     ]
-    return Page("Settings", parts, with_schema(data), "/settings")
+    return Page("Settings", parts, data, "/settings")

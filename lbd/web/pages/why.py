@@ -1,7 +1,7 @@
 """Where a command would go now and why: the ranked hosts, as `lbctl explain` has them."""
 
 from lbd.console.decision import candidate_row, place_request, why_of
-from lbd.console.output import cell, with_schema
+from lbd.console.output import cell
 from lbd.console.reply import Json, tables, text
 from lbd.web.asked import Asked
 from lbd.web.view import DIM, GOOD, Facts, Field, Form, Item, Page, Part, Table, plain, right
@@ -19,7 +19,7 @@ def make_why(asked: Asked) -> Page:
         Field("host", "Wanted host (-H)", host),
         Field("leave", "Must leave this host", asked.word("leave"), ("", "yes")),
     ], "Ask")  # fmt: skip
-    return Page("Why there", [form, *why_parts(reply)], with_schema(reply), "/why")
+    return Page("Why there", [form, *why_parts(reply)], reply, "/why")
 
 
 def why_parts(reply: Json) -> list[Part]:

@@ -1,4 +1,5 @@
-// Keeps a page as new as the cluster: parts that have changed come as server-sent events.
+// Keeps a page as new as the cluster: what has changed comes as server-sent events, parts of the
+// page or single cells of their tables.
 "use strict";
 (() => {
   const main = document.getElementById("main");
@@ -10,6 +11,7 @@
     pre.scrollTop = pre.scrollHeight;
   });
   let events = null;
+  let mark = document.querySelector("[data-mark]").dataset.mark; // of what was loaded
 
   const put = (section, html) => {
     const inside = section.contains(document.activeElement) ? document.activeElement : null;
@@ -32,15 +34,33 @@
     }
   };
 
+  const putCells = (section, cells) => {
+    const rows = section.querySelector("tbody").rows;
+    for (const [row, column, html] of cells) {
+      const cell = rows[row].cells[column];
+      const isIn = cell.contains(document.activeElement);
+      cell.outerHTML = html;
+      if (isIn) rows[row].cells[column].querySelector("a")?.focus({ preventScroll: true });
+    }
+  };
+
   const start = () => {
-    events = new EventSource(main.dataset.live);
+    const at = main.dataset.live;
+    events = new EventSource(mark ? `${at}${at.includes("?") ? "&" : "?"}shown=${mark}` : at);
+    mark = "";
     events.onopen = () => say("live");
     events.onerror = () => say("no answer; trying again");
     events.addEventListener("parts", (event) => {
       const parts = JSON.parse(event.data);
+      if (Object.keys(parts).some((name) => !main.querySelector(`[data-part="${name}"]`))) {
+        stop();
+        location.reload(); // it says what went wrong, and now there is more
+        return;
+      }
       for (const section of main.querySelectorAll("[data-part]")) {
-        const html = parts[section.dataset.part];
-        if (html !== undefined) put(section, html);
+        const news = parts[section.dataset.part];
+        if (Array.isArray(news)) putCells(section, news);
+        else if (news !== undefined) put(section, news);
       }
       say("live");
     });

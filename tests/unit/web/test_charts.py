@@ -23,6 +23,14 @@ def test_a_line_breaks_where_nothing_is_known():
     assert charts.path((), 30, 10) == charts.area((), 30, 10) == ""
 
 
+def test_a_small_line_and_what_is_below_it_are_one_path_that_ends_out_of_sight():
+    spark = charts.spark_of((0.0, 1.0, 0.5))
+    assert (spark.path, spark.width) == ("M-1,50V48H0l1,-48l1,24H3V50", 2)
+    assert charts.spark_of((NAN, 1.0, 1.0, NAN)).path == "M1,50V0l1,0V50"
+    assert charts.spark_of(()).path == ""
+    assert charts.spark_of((0.5,) * 120).width == 39
+
+
 def test_a_chart_in_words():
     assert charts.in_words((NAN,)) == "nothing known yet"
     assert charts.in_words((0.5, NAN, 2.0)) == "lowest 0.50, highest 2.00, last 2.00"

@@ -1,4 +1,5 @@
 import asyncio
+import json
 import threading
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from lbd.errors import Unavailable
 from lbd.web.desk import Desk, Kind, Question
 from lbd.web.stream import Streams
-from lbd.web.view import NOBODY, Line, Page, Viewer
+from lbd.web.view import NOBODY, Item, Line, Page, Table, Viewer
 
 
 class Pages:
@@ -63,8 +64,8 @@ async def test_fifty_viewers_cost_one(pages, desk):
 async def test_a_page_is_its_viewers_alone(pages, desk):
     ann = await desk.page(question(pages, ANN))
     bob = await desk.page(question(pages, BOB))
-    assert "ann1" in ann.parts["a"]
-    assert "bob2" in bob.parts["a"]
+    assert "ann1" in ann.drawn.parts["a"]
+    assert "bob2" in bob.drawn.parts["a"]
 
 
 @pytest.mark.parametrize("attacker", [NOBODY, BOB])
@@ -76,7 +77,7 @@ async def test_who_asks_for_thousands_of_pages_keeps_no_user_from_theirs(pages, 
     await asyncio.sleep(0)
     async with asyncio.timeout(20):
         made = await desk.page(question(Pages(), ANN))
-    assert "ann1" in made.parts["a"]
+    assert "ann1" in made.drawn.parts["a"]
     pages.held.set()
     found = await asyncio.gather(*slow, return_exceptions=True)
     assert any(isinstance(one, Unavailable) for one in found)
@@ -126,6 +127,65 @@ async def test_a_stream_says_what_has_changed_alone(pages, desk):
     ending.set()
     assert [one async for one in events] == []
     assert streams.count == 0
+
+
+class Hosts:
+    """A table whose second row has a new number each time, and soon a third row."""
+
+    def __init__(self, rows=2):
+        self.made, self.rows = 0, rows
+
+    def make(self, asked):
+        self.made += 1
+        rows = [[Item(f"h{n}"), Item("up"), Item(str(self.made if n else 0))]
+                for n in range(self.rows)]  # fmt: skip
+        return Page("p", [Table("hosts", "Hosts", ("Host", "State", "Load"), rows)])
+
+
+def news(said):
+    """What a stream sends about the table."""
+    return json.loads(said.partition(b"data: ")[2])["hosts"]
+
+
+async def test_of_a_table_only_cells_that_changed_are_sent(desk):
+    hosts = Hosts()
+    events = Streams(desk, asyncio.Event(), tick_s=0.0).events(question(hosts, fresh_s=0.0))
+    said = [await anext(events) for _ in range(3)]
+    assert "<table" in news(said[1])
+    assert news(said[2]) == [[1, 2, '<td role="cell" data-label="Load">2</td>']]
+    hosts.rows = 3
+    assert "<table" in news(await anext(events))
+    await events.aclose()
+
+
+async def test_who_has_just_loaded_a_page_is_sent_what_changed_since(desk):
+    hosts = Hosts()
+    asked = question(hosts, fresh_s=0.0)
+    loaded = (await desk.page(asked)).drawn
+    desk.give(asked, loaded)
+    streams = Streams(desk, asyncio.Event(), tick_s=0.0)
+    for mark, is_whole in ((loaded.mark, False), ("0123", True), ("", True)):
+        events = streams.events(asked, mark)
+        await anext(events)
+        assert isinstance(news(await anext(events)), str) == is_whole
+        await events.aclose()
+    assert desk.given(question(hosts, ANN), loaded.mark) is None
+
+
+async def test_what_changed_is_made_once_for_all_who_had_the_same(desk):
+    hosts = Hosts()
+    before = (await desk.page(question(hosts, fresh_s=0.0))).drawn
+    after = (await desk.page(question(hosts, fresh_s=0.0))).drawn
+    assert after.since(before) is after.since(before)
+    assert after.since(after) == after.since(after) == b": nothing new\n\n"
+
+
+async def test_a_page_that_is_the_same_for_all_is_made_once(pages, desk):
+    kind = Kind("/p", pages.make, 100.0, is_for_all=True)
+    made = [await desk.page(Question(kind, viewer, "", ())) for viewer in (ANN, BOB, NOBODY)]
+    assert pages.made == 1
+    assert all(one is made[0] for one in made)
+    assert made[0].drawn.parts["a"].count("ann") == 0  # it is asked for as nobody
 
 
 async def test_a_reader_who_does_not_read_makes_nothing(pages, desk):

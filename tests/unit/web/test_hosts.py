@@ -1,10 +1,10 @@
 import json
 
 from lbd.console.figures import Clock
-from lbd.console.past_loads import NOTHING
+from lbd.web.charts import spark_of
+from lbd.web.drawn import event
 from lbd.web.pages.hosts import cluster_part, host_parts, hosts_part
 from lbd.web.rendering import page_html, part_html
-from lbd.web.stream import event
 from lbd.web.view import NOBODY, Item, Line, Page, Table, Viewer
 
 NASTY = '<script>alert("1")</script>\x1b[31m'
@@ -22,7 +22,7 @@ def status(*hosts, dispatcher=None):
 
 
 def table(*hosts):
-    return hosts_part(status(*hosts), NOTHING, Clock(0.0))
+    return hosts_part(status(*hosts), {}, Clock(0.0))
 
 
 def test_a_row_of_a_host():
@@ -60,7 +60,7 @@ def test_whatever_hosts_say_is_text():
                resources={NASTY: {"total": 1, "used": 1}})  # fmt: skip
     told = status(bad, dispatcher=queue)
     told["cluster"]["name"] = NASTY
-    parts = [cluster_part(told), hosts_part(told, NOTHING, Clock(0.0))]
+    parts = [cluster_part(told), hosts_part(told, {}, Clock(0.0))]
     parts += host_parts(bad, (1.0,), (), Clock(0.0), Viewer(1, NASTY, "token"))
     viewer = Viewer(1, NASTY, "token", "key")
     made = {part.id: part_html(part) for part in parts}
@@ -77,7 +77,7 @@ def test_outputs_keep_their_lines_and_nothing_else_of_control():
 
 
 def test_an_attribute_cannot_be_left():
-    nasty = Item('"><b>', href='"><b>', points=(1.0,), label='"><b>')
+    nasty = Item('"><b>', href='"><b>', spark=spark_of((1.0,)), label='"><b>')
     html = part_html(Table("t", "T", ('"><b>', "x"), [[nasty, nasty]]))
     assert "<b>" not in html
 

@@ -69,8 +69,9 @@ def test_a_broken_promise_names_scenario_seed_and_the_last_events(capsys, monkey
 def test_all_of_it_is_chosen_unless_something_is_named():
     names = lambda *words: sim_faults.chosen(sim_faults.parsed(list(words)))  # noqa: E731
     algorithms, scenarios = names()
-    assert (algorithms, scenarios) == (tuple(ALGORITHMS), tuple(SCENARIOS))
+    assert (algorithms, scenarios) == ((*ALGORITHMS, sim_faults.SIGNED), tuple(SCENARIOS))
     assert names("--scenario", "calm") == ((), ("calm",))
     assert names("--algorithm", "random") == (("RANDOM",), ())
     assert names("--algorithm", "all") == (algorithms, ())
+    assert names("--algorithm", "signed") == ((sim_faults.SIGNED,), ())
     assert names("--scenario", "all") == ((), scenarios)

@@ -1,0 +1,82 @@
+"""A page that takes its time is begun at once; one that is quick, or refused, comes whole."""
+
+import asyncio
+import threading
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from lbd.errors import Unavailable
+from lbd.web.asked import SignInFirst
+from lbd.web.desk import Desk, Kind
+from lbd.web.sessions import Sessions
+from lbd.web.site import Site
+from lbd.web.stream import Streams
+from lbd.web.view import Line, Page
+
+
+class Slow:
+    def __init__(self, problem=None):
+        self.held = threading.Event()
+        self.problem = problem
+
+    def make(self, asked):
+        self.held.wait(20)
+        if self.problem:
+            raise self.problem
+        return Page("Hosts", [Line("a", "A", "made")], at="/")
+
+
+@pytest.fixture
+def site():
+    desk = Desk(lambda viewer: None)
+    sessions = Sessions(lambda: "secret")
+    yield Site(desk, Streams(desk, asyncio.Event()), sessions, is_secure=False)
+    desk.close()
+
+
+def request():
+    return Request({"type": "http", "method": "GET", "scheme": "http", "path": "/",
+                    "query_string": b"", "headers": [], "server": ("h", 80), "client": None,
+                    "path_params": {}})  # fmt: skip
+
+
+def page_of(site, slow, **more):
+    kind = Kind("/", slow.make, **{"is_for_all": True, "title": "Hosts", **more})
+    return asyncio.create_task(site.as_page(kind)(request()))
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"), [(None, "made"), (Unavailable("lim is not running"), "lim is not running")]
+)
+async def test_the_head_of_a_slow_page_goes_first(site, problem, said):
+    slow = Slow(problem)
+    answer = await page_of(site, slow)
+    assert isinstance(answer, StreamingResponse)
+    pieces = aiter(answer.body_iterator)
+    head = await anext(pieces)
+    assert "<h1>Hosts</h1>" in head
+    assert 'data-live="/index.events"' in head
+    slow.held.set()
+    rest = await anext(pieces)
+    assert said in rest
+    assert rest.endswith("</html>")
+    assert [piece async for piece in pieces] == []
+
+
+async def test_a_page_that_is_there_comes_whole(site):
+    slow = Slow()
+    slow.held.set()
+    await page_of(site, slow, title="")
+    answer = await page_of(site, slow)
+    assert answer.body.count(b"</html>") == 1
+    assert b"<h1>Hosts</h1>" in answer.body
+
+
+async def test_who_may_not_see_a_page_is_told_so_by_the_status(site):
+    slow = Slow(SignInFirst("sign in"))
+    asking = page_of(site, slow, is_for_all=False)
+    await asyncio.sleep(0)
+    slow.held.set()
+    assert (await asking).status_code == 401
