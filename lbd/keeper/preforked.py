@@ -17,7 +17,7 @@ import socket
 import struct
 from typing import NoReturn
 
-from lbd.keeper.child import Helper, Parent, Spare, fork_spare, leave_keeper
+from lbd.keeper.child import Helper, Parent, Spare, fork_spare, go_before_daemons, leave_keeper
 
 SPARES = 2
 NURSERY_SPARES = 8  # they take hardly any memory
@@ -56,6 +56,7 @@ class Nursery(Helper):
     def live(self, theirs: socket.socket) -> NoReturn:
         with contextlib.suppress(BaseException):
             leave_keeper(self.parent, theirs.fileno())
+            go_before_daemons()
             theirs.set_inheritable(True)
             os.execv(self._program, [self._program, b"%d" % theirs.fileno()])
         os._exit(127)

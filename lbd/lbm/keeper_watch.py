@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from pathlib import Path
 
@@ -58,8 +57,8 @@ class KeeperWatch:
         self.link.close()
 
     def own_socket(self) -> tuple[str, ...]:
-        """Its name, if we have started the keeper: at that of root's the next may listen by now."""
-        return () if self.link.uid != os.geteuid() else (SOCKET,)
+        """Its name, if the keeper is ours to start: else the next may listen there by now."""
+        return () if self._config.daemons.keeper == "apart" else (SOCKET,)
 
     async def replace(self) -> None:
         """It has nothing to do, and may be of an older version. Raises LbdError."""

@@ -9,9 +9,10 @@ import time
 from bisect import bisect_right
 from pathlib import Path
 
+from lbd.local.late_answers import LateAnswers
+
 FILE = Path("/etc/subuid")
 LOOK_EVERY_S = 10.0  # whether the file has changed
-NAME_KEPT_S = 60.0  # the number of who has a range
 FILE_BYTES_MAX = 1 << 22
 Range = tuple[int, int, str]  # first, count, whose: a name or a number
 
@@ -35,7 +36,7 @@ class Subordinates:
         self._firsts: list[int] = []
         self._stamp: tuple[int, int] | None = None
         self._look_at_s = 0.0
-        self._uids: dict[str, tuple[float, int | None]] = {}
+        self._uids = LateAnswers(lambda name: pwd.getpwnam(name).pw_uid)
 
     def person(self, uid: int, now_s: float) -> int:
         """Who has that number: itself, or the user in whose range it is."""
@@ -46,7 +47,7 @@ class Subordinates:
         if at < 0:
             return uid
         first, count, whose = self._ranges[at]
-        found = self._uid_of(whose, now_s) if uid < first + count else None
+        found = self._uid_of(whose) if uid < first + count else None
         return uid if found is None else found
 
     def _look(self) -> None:
@@ -59,20 +60,11 @@ class Subordinates:
                 ranges = read_ranges(file.read(FILE_BYTES_MAX))
         except OSError:
             ranges, stamp = [], None
-        self._ranges, self._stamp, self._uids = ranges, stamp, {}
+        self._ranges, self._stamp = ranges, stamp
         self._firsts = [first for first, _, _ in ranges]
 
-    def _uid_of(self, whose: str, now_s: float) -> int | None:
-        if whose.isdecimal():
-            return int(whose)
-        until_s, found = self._uids.get(whose, (0.0, None))
-        if now_s >= until_s:
-            try:
-                found = pwd.getpwnam(whose).pw_uid
-            except KeyError:
-                found = None
-            self._uids[whose] = now_s + NAME_KEPT_S, found
-        return found
+    def _uid_of(self, whose: str) -> int | None:
+        return int(whose) if whose.isdecimal() else self._uids.get(whose)
 
 
 OF_THIS_HOST = Subordinates()

@@ -2,27 +2,65 @@
 
 import asyncio
 import contextlib
+import sys
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Hashable
 
 
 class Turns:
-    """A semaphore for each key, for as long as somebody uses it."""
+    """A semaphore for each key. All keys together can be limited as well: each has one turn of its
+    own, and there are so many `shared` ones beyond these, for which keys wait in turn."""
 
-    def __init__(self, at_once: int) -> None:
-        self._at_once = at_once
-        self._used: dict[Hashable, tuple[asyncio.Semaphore, int]] = {}  # and by how many
+    def __init__(self, at_once: int, shared: int = sys.maxsize) -> None:
+        self._at_once, self._shared = at_once, shared
+        self._taken: Counter[Hashable] = Counter()
+        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     @contextlib.asynccontextmanager
     async def turn(self, key: Hashable) -> AsyncIterator[None]:
-        semaphore, users = self._used.get(key, (asyncio.Semaphore(self._at_once), 0))
-        self._used[key] = semaphore, users + 1
+        if key not in self._waiting and self._is_free(key):
+            self._take(key)
+        else:
+            await self._wait(key)
         try:
-            async with semaphore:
-                yield
+            yield
         finally:
-            semaphore, users = self._used.pop(key)
-            if users > 1:
-                self._used[key] = semaphore, users - 1
+            self._give_back(key)
+
+    def _is_free(self, key: Hashable) -> bool:
+        taken = self._taken[key]
+        return not taken or (taken < self._at_once and self._shared > 0)
+
+    def _take(self, key: Hashable) -> None:
+        self._shared -= self._taken[key] > 0
+        self._taken[key] += 1
+
+    def _give_back(self, key: Hashable) -> None:
+        self._taken[key] -= 1
+        self._shared += self._taken[key] > 0
+        if not self._taken[key]:
+            del self._taken[key]
+        for one, turns in self._waiting.items():
+            turn = next((turn for turn in turns if not turn.done()), None)
+            if turn is not None and self._is_free(one):
+                self._take(one)
+                turn.set_result(None)
+                self._waiting[one] = self._waiting.pop(one)
+                return
+
+    async def _wait(self, key: Hashable) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it was given at the same moment
+                self._give_back(key)
+            raise
+        finally:
+            self._waiting[key].remove(turn)
+            if not self._waiting[key]:
+                del self._waiting[key]
 
     def __len__(self) -> int:
-        return len(self._used)
+        return len(self._taken.keys() | self._waiting.keys())

@@ -1,9 +1,9 @@
 """The listener: a small HTTP server, bounded in connections, bytes and time.
 
 One request a connection, so that a slow client keeps nothing but that; and where there are too
-many, the oldest makes room for the newest: a scrape is asked and answered within milliseconds, what
-only holds a place is not. An answer is one text that all who ask within a second share, so a reader
-that never reads costs a socket's buffer, for `Limits.answer_s` at most.
+many, the oldest that waits for its client makes room for the newest: a scrape is asked and answered
+within milliseconds, what only holds a place is not. An answer is one text that all who ask within a
+second share, so a reader that never reads costs a socket's buffer, for `Limits.answer_s` at most.
 """
 
 import asyncio
@@ -60,7 +60,8 @@ class MetricsServer:
         """`context`: for TLS, as the certificate is by now; `check`: of who has connected."""
         self._page, self._missing = page, missing
         self._context, self._check, self._limits = context, check, limits
-        self.open: dict[asyncio.Task[None], None] = {}  # oldest first
+        self.open: dict[asyncio.Task[None], None] = {}  # oldest first, as those below
+        self._waiting: dict[asyncio.Task[None], None] = {}  # for their clients to send, or to read
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self.statuses: Counter[str] = Counter()
@@ -100,16 +101,21 @@ class MetricsServer:
                 await asyncio.sleep(ACCEPT_AGAIN_S)
                 continue
             if len(self.open) >= self._limits.connections:
-                oldest = next(iter(self.open))
-                del self.open[oldest]
+                oldest = next(iter(self._waiting or self.open))
+                self._forget(oldest)
                 oldest.cancel()
                 self.refused["too-many"] += 1
             task = loop.create_task(self._serve(sock), name="scrape")
-            self.open[task] = None
+            self.open[task] = self._waiting[task] = None
             task.add_done_callback(self._served)
+            await asyncio.sleep(0)  # else all that have come are accepted before one is answered
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self.open.pop(task, None)
+        self._waiting.pop(task, None)
 
     def _served(self, task: asyncio.Task[None]) -> None:
-        self.open.pop(task, None)
+        self._forget(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
             log.error("an error in answering a scrape", exc_info=problem)
 
@@ -124,7 +130,7 @@ class MetricsServer:
                 if transport is None:
                     return
                 asked = await read_request(reader)
-            status, kind, body = await self._answer(asked)
+            status, kind, body = await self._made(asked)
             self.statuses[str(status)] += 1
             has_body = not isinstance(asked, Asked) or asked.has_body
             writer = asyncio.StreamWriter(transport, protocol, reader, loop)
@@ -161,6 +167,17 @@ class MetricsServer:
                 transport.abort()
                 return None
         return transport
+
+    async def _made(self, asked: Asked | Fault) -> tuple[int, str, bytes]:
+        """The answer. Meanwhile it is not its client that is waited for."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting.pop(task, None)
+        try:
+            return await self._answer(asked)
+        finally:
+            if task in self.open:
+                self._waiting[task] = None
 
     async def _answer(self, asked: Asked | Fault) -> tuple[int, str, bytes]:
         if isinstance(asked, Fault):

@@ -20,6 +20,7 @@ log = logging.getLogger("lbd.net")
 
 LOOK_S = 1.0
 SHARE = 4  # of a port's connections one address has at most a fourth
+LOOPBACK = "127.0.0.1"
 DESCRIPTORS = "/proc/self/fd"
 ANY = ("0.0.0.0", "::")  # noqa: S104  # as the configuration may have it
 
@@ -51,12 +52,18 @@ def close_excess(address: str, port: int, share: int) -> Counter[str]:
 
 
 def peer_of(sock: socket.socket, address: str, port: int) -> str:
-    """Who has connected to that place of ours, "" if it is no such connection. Raises OSError."""
+    """Whose share a connection to that place of ours is of, "" if it is none. Raises OSError."""
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return ""
     own, own_port = sock.getsockname()[:2]
-    is_ours = own_port == port and address in (plain(own), *ANY)
-    return plain(sock.getpeername()[0]) if is_ours else ""
+    if own_port != port or address not in (plain(own), *ANY):
+        return ""
+    return sharer(plain(sock.getpeername()[0]))
+
+
+def sharer(peer: str) -> str:
+    """Every user of this host may call from each of 127.0.0.0/8."""
+    return LOOPBACK if peer.startswith("127.") else peer
 
 
 def plain(address: str) -> str:

@@ -43,12 +43,14 @@ if TYPE_CHECKING:  # generic in the stubs only
 # than an LBM has clients by default (lbm.max_clients).
 CALLS_MAX = 4096
 STREAMS_MAX = 8  # of requests
-READ_AT_ONCE, READ_AT_ONCE_OF_ALL = 4, 32
+READ_AT_ONCE = 4
+READ_SHARED = 32  # of all, beyond the first of each: nobody is kept from being read
 READ_S = 30.0  # for the longest message over a slow line
 IN_HAND_BYTES = 128 << 20  # of requests whose calls go on
 # Of answers until they are sent, and as much of what streams of answers send: outputs that are not
-# read keep nobody of the same host from asking.
-UNREAD_BYTES = 128 << 20
+# read keep nobody of the same host from asking. gRPC has a copy of each, and what the allocator
+# keeps beside them is as much again: this times four is what one host can have of the daemon.
+UNREAD_BYTES = 32 << 20
 UNREAD = "bytes of answers that are not read"
 
 
@@ -119,8 +121,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
         self._in_hand = Budget(IN_HAND_BYTES, sys.maxsize)
         self._unread = Budget(UNREAD_BYTES, sys.maxsize)
         self._unread_of_streams = Budget(UNREAD_BYTES, sys.maxsize)
-        self._turns = Turns(READ_AT_ONCE)
-        self._all_turns = asyncio.Semaphore(READ_AT_ONCE_OF_ALL)
+        self._turns = Turns(READ_AT_ONCE, READ_SHARED)
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> "Handler":
         if known := self._known.get(handler_call_details.method):
@@ -176,7 +177,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
 
     async def _answer(self, body: "Body", asker: str, context: "Context") -> bytes:
         """To one request, once it is here."""
-        async with self._turns.turn(asker), self._all_turns:
+        async with self._turns.turn(asker):
             request = await whole_request(context)
         with held(self._in_hand, asker, len(request), "bytes of requests in hand"):
             return await body(request, context)

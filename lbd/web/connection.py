@@ -1,7 +1,8 @@
 """One connection of a browser: who sends nothing, or reads nothing, is let go.
 
-Where there are too many, the oldest makes room: a page is asked for and made within a moment, and a
-browser opens a stream again that ends. So a client that holds all there can be keeps nobody out.
+Where there are too many, the oldest that waits for its client makes room: a page is asked for and
+made within a moment, and a browser opens a stream again that ends. So a client that holds all there
+can be keeps nobody out.
 """
 
 import asyncio
@@ -23,11 +24,21 @@ class BoundedConnection(H11Protocol):
         super().connection_made(transport)
         self._number = next(NUMBERS)
         if len(self.connections) > CONNECTIONS_MAX:
-            own = [one for one in self.connections if isinstance(one, BoundedConnection)]
-            oldest = min(own, key=lambda one: one._number)
+            others = [
+                one
+                for one in self.connections
+                if isinstance(one, BoundedConnection) and one is not self
+            ]
+            waiting = [one for one in others if one.waits_for_its_client]
+            oldest = min(waiting or others, key=lambda one: one._number)
             self.connections.discard(oldest)  # whether or not it has heard of that
             oldest.transport.abort()
         self._timer = self.loop.call_later(HEADERS_S, self.transport.abort)
+
+    @property
+    def waits_for_its_client(self) -> bool:
+        """To ask, or to read."""
+        return self.cycle is None or self.cycle.response_complete or self.flow.write_paused
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

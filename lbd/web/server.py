@@ -37,6 +37,7 @@ from lbd.web.view import Viewer
 log = logging.getLogger(__name__)
 
 SAMPLE_S = 10.0
+BACKLOG = 64  # as many are accepted before one that has come is heard
 KEEP_ALIVE_S = 15
 END_S = 3
 HEADERS_MAX_BYTES = 16 << 10
@@ -100,6 +101,7 @@ class Web:
             limit_concurrency=2 * CONNECTIONS_MAX, timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=END_S, h11_max_incomplete_event_size=HEADERS_MAX_BYTES,
             ssl_certfile=self._certificate,
+            backlog=BACKLOG,
         )  # fmt: skip
         settings.load()
         server = WebServer(settings)

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +89,22 @@ async def test_an_order_that_cannot_be_read_is_refused_alone(link):
     assert (refused.value.phase, refused.value.number) == ("spawn", errno.EBADMSG)
     ended = await asyncio.wait_for((await begin(link, sh("2.1", b"exit 3"))).exited, 30)
     assert ended.status == 3
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+async def test_where_memory_runs_out_commands_end_before_the_daemons(link, tmp_path, is_plain):
+    """With the score of the daemons themselves, many small commands outlived an LBM."""
+    found = tmp_path / "score"
+    script = b"cat /proc/self/oom_score_adj > %s; mv %s %s.whole" % ((bytes(found),) * 3)
+    order = sh("1.1", script)
+    if not is_plain:
+        order = replace(order, allowed=("/*",))  # the keeper's own child looks at that
+    assert order.is_plain is is_plain
+    await begin(link, order)
+    whole = found.with_suffix(".whole")
+    while not whole.exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    own = Path("/proc/self/oom_score_adj").read_text()
+    keepers = Path(f"/proc/{link.pid}/oom_score_adj").read_text()
+    assert keepers == own
+    assert int(whole.read_text()) == min(int(own) + 200, 1000)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -50,6 +50,7 @@ READ_SHARE = 0.1  # of our time, for what watched jobs become; to pass it on tak
 RECONNECT_S = 3.0  # longer than gRPC's longest pause before it tries again (transport.py)
 
 
+STALLED_S = 5.0  # one who reads no output; to ask for the rest of it later costs one call
 NO_QUEUE = "this cluster has no queue; `lbctl queue enable HOST` makes one"
 
 
@@ -160,22 +161,34 @@ class DispatcherClient:
             call.cancel()
 
     async def logs(self, host: str, request: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
-        """From that host's spool. Raises Unavailable."""
+        """From that host's spool. While its reader stalls, nothing waits there for it: all users of
+        this host share what may. Raises Unavailable."""
         if host == self._config.host.name and self.own_logs is not None:
             async for piece in self.own_logs(request):
                 yield piece
             return
         target = await self._cluster.lbm_of(host)
         asking: Follow = self._peers.channel(host, target).unary_stream(LOGS)
-        call = asking(request.SerializeToString(), metadata=self._peers.metadata)
-        try:
-            with channel_may_close():
-                async for message in call:
-                    yield pb.LogsPiece.FromString(message)
-        except (Unanswered, grpc.aio.AioRpcError) as problem:
-            raise Unavailable(f"{host} cannot be asked for output: {why_of(problem)}") from None
-        finally:
-            call.cancel()
+        asked = pb.LogsRequest()
+        asked.CopyFrom(request)
+        goes_on = True
+        while goes_on:
+            call = asking(asked.SerializeToString(), metadata=self._peers.metadata)
+            goes_on = False
+            try:
+                with channel_may_close():
+                    async for message in call:
+                        piece = pb.LogsPiece.FromString(message)
+                        asked.output_at, asked.error_at = piece.output_at, piece.error_at
+                        with cancelled_after(STALLED_S, call):
+                            yield piece
+                        if goes_on := call.cancelled():
+                            break
+            except (Unanswered, grpc.aio.AioRpcError, DecodeError) as problem:
+                text = f"{host} cannot be asked for output: {why_of(problem)}"
+                raise Unavailable(text) from None
+            finally:
+                call.cancel()
 
     async def files(self, host: str, request: pb.FilesRequest) -> AsyncIterator[bytes]:
         """A pack that is kept there. Raises Unavailable, NotKept."""
@@ -315,6 +328,16 @@ class DispatcherClient:
         """ "address:port" of its dispatcher. Raises Unavailable."""
         address = (await self._cluster.lbm_of(host)).rpartition(":")[0].strip("[]")
         return target_of(address, self._config.dispatch.port)
+
+
+@contextlib.contextmanager
+def cancelled_after(seconds: float, call: "grpc.aio.Call") -> Iterator[None]:
+    """A call, unless what is done meanwhile is done by then."""
+    timer = asyncio.get_running_loop().call_later(seconds, call.cancel)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 async def jobs_in(message: bytes, shares: TimeShares, host: str) -> pb.JobsInfo:

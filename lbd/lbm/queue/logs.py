@@ -70,7 +70,9 @@ async def serve_logs(
             await asyncio.sleep(wait_s)
 
     async for piece in output_of(attempts, asked, turn):
-        await context.write(piece.SerializeToString())
+        data = piece.SerializeToString()
+        del piece
+        await context.write(data)
 
 
 def looks_of_hosts() -> Rates:
@@ -99,7 +101,9 @@ async def output_of(
         if asked.follow and (output_at or error_at) and attempts.alive(job, number):
             spool.was_shown(job, number)
         if piece.output or piece.error:
-            yield piece
+            found = [piece]
+            del piece  # who has it may wait for long, and has to let go of it then
+            yield found.pop()
             pause_s = POLL_S
         elif not (asked.follow and alive):
             if piece.cut and asked.asks_cut:

@@ -16,7 +16,7 @@ from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.name_patterns import fill_in, shown_id
 from lbd.lbm.staging.pack_transfer import receive_pack
 from lbd.lbm.staging.step import run_step
-from lbd.lbm.staging.workdirs import AWAY, FilesRefused, Workdir, check_allowed
+from lbd.lbm.staging.workdirs import AWAY, FilesRefused, Workdir, check_allowed, owner_of
 from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 
@@ -82,7 +82,7 @@ class AttemptFiles:
             return ""
         spool, job, attempt = self._client.spool, self._start.job, self._start.attempt
         try:
-            owner = os.stat(self.path).st_uid
+            owner = owner_of(self.path)
             own = owner == self._host.link.uid
             run_as = None if own else await self._host.look_up_user(owner, owner)
             descriptor = spool.open_pack(job, attempt, owner)

@@ -6,16 +6,19 @@ removed at the next start.
 
 Each is alone in a directory of the daemons', in which no user may write: what is called so stays
 what was made. Else its user could put a directory of another's in its place, and have that packed
-or cleared away with the rights of its owner.
+or cleared away with the rights of its owner. Whose it is, that directory's name says: the user can
+mount a file system there (FUSE) that names any owner, or does not answer.
 """
 
 import asyncio
 import contextlib
 import errno
 import os
+import re
 import stat
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +34,7 @@ POLL_S = 0.05
 POLLS = 600  # for what ran in a stage to be gone
 CLEAR_S = 3600.0
 MODE, MAKING_MODE = 0o711, 0o1733  # users pass through; and while the keeper makes one in it
+OWNER = re.compile(rb"\.u([0-9]+)\.[0-9a-f]{8}$")  # in the name of that directory of ours
 NAME = "files"  # of each, in its directory of ours
 AWAY = "files"  # the phase in which a command is refused while its files cannot be had
 
@@ -41,6 +45,33 @@ class FilesRefused(Unavailable):
     def __init__(self, reason: str, phase: str = "admission") -> None:
         super().__init__(reason)
         self.phase = phase
+
+
+def owner_of(path: bytes) -> int:
+    """Of a working directory. Raises OSError."""
+    if found := OWNER.search(os.path.dirname(path)):
+        return int(found[1])
+    return os.lstat(path).st_uid  # made by an LBM of before
+
+
+def is_plain_directory(path: bytes, uid: int) -> bool:
+    """Of that user, on the file system of what it is in: no other one is asked, which may not
+    answer. Raises OSError."""
+    with ExitStack() as stack:
+        opened = []
+        for one in (os.path.dirname(path), path):
+            opened.append(os.open(one, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
+            stack.callback(os.close, opened[-1])
+        if mount_of(opened[0]) != mount_of(opened[1]):
+            return False
+        found = os.fstat(opened[1])
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == uid
+
+
+def mount_of(descriptor: int) -> str:
+    """Its number. Raises OSError."""
+    lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+    return next(line for line in lines if line.startswith("mnt_id:"))
 
 
 def check_allowed(limits: StageConfig) -> None:
@@ -114,7 +145,9 @@ class Workdirs:
         if request.id in self._workdirs or request.id in self._making:
             raise FileExistsError(errno.EEXIST, "a working directory of that name is here already")
         self._make_root()
-        path = os.fsencode(self._root / f"{request.id}.{os.urandom(4).hex()}" / NAME)
+        uid = os.geteuid() if owner is None else owner.uid
+        name = f"{request.id}.u{uid}.{os.urandom(4).hex()}"
+        path = os.fsencode(self._root / name / NAME)
         made = self._making[request.id] = Workdir(request.origin, request.user, path)
         try:
             await self._make(path, owner)
@@ -141,8 +174,7 @@ class Workdirs:
             raise OSError(errno.EACCES, str(problem)) from None
         finally:
             os.chmod(entry, MODE)
-        found = os.lstat(path)
-        if not stat.S_ISDIR(found.st_mode) or (owner is not None and found.st_uid != owner.uid):
+        if not is_plain_directory(path, owner_of(path)):
             raise OSError(errno.EPERM, "the working directory was exchanged as it was made")
 
     def _make_root(self) -> None:
@@ -201,8 +233,7 @@ class Workdirs:
             is_ours = os.lstat(entry).st_uid == os.geteuid()
             path = os.path.join(entry, os.fsencode(NAME)) if is_ours else entry
             with contextlib.suppress(FileNotFoundError):  # it was never made
-                owner = os.lstat(path).st_uid
-                await self._as_user.work(owner, b"clear", path, limit_s=CLEAR_S)
+                await self._as_user.work(owner_of(path), b"clear", path, limit_s=CLEAR_S)
                 with contextlib.suppress(FileNotFoundError):
                     os.rmdir(path)  # its user may not do that
             os.rmdir(entry)

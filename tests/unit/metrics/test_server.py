@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import socket
 
 import pytest
 
 from lbd.metrics.collector import Collector
 from lbd.metrics.core.request import HEAD_BYTES_MAX
-from lbd.metrics.server import Limits, MetricsServer
+from lbd.metrics.server import BACKLOG, Limits, MetricsServer
 
 HERE = "127.0.0.1"
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -139,6 +140,39 @@ async def test_of_too_many_connections_the_oldest_makes_room(serve):
     assert (await idle[2][0].read()).startswith(b"HTTP/1.1 200 "), "and the newest is not"
     for _, writer in idle:
         writer.close()
+
+
+async def test_who_has_asked_is_not_the_first_to_make_room(serve):
+    """A user of the host who connected without end pushed out one scrape in fifteen."""
+    served, asked, made = serve(connections=3, request_s=60.0), asyncio.Event(), asyncio.Event()
+
+    async def slow():
+        asked.set()
+        await made.wait()
+        return served.text
+
+    served.server._page = slow
+    scrape = asyncio.create_task(served.ask(GET))
+    await asked.wait()
+    idle = [await asyncio.open_connection(HERE, served.port) for _ in range(4)]
+    assert await idle[0][0].read() == b""
+    made.set()
+    assert (await scrape).startswith(b"HTTP/1.1 200 ")
+    for _, writer in idle:
+        writer.close()
+
+
+async def test_of_many_that_come_at_once_each_is_answered(serve):
+    """All that had connected were accepted before the first of them was heard."""
+    served = serve(connections=16)
+    clients = []
+    for _ in range(BACKLOG):
+        clients.append(socket.create_connection((HERE, served.port)))
+        clients[-1].sendall(GET)
+    answers = [await asyncio.to_thread(client.recv, 100) for client in clients]
+    for client in clients:
+        client.close()
+    assert sum(answer.startswith(b"HTTP/1.1 200 ") for answer in answers) == BACKLOG
 
 
 async def test_nothing_is_left_of_a_connection(serve):

@@ -35,7 +35,8 @@ def is_open(sock):
         return True
 
 
-def test_an_address_has_its_share_and_another_is_not_touched(listener):
+def test_an_address_has_its_share_and_another_is_not_touched(listener, monkeypatch):
+    monkeypatch.setattr(connection_share, "sharer", str)  # there are no others to call from here
     port = listener.getsockname()[1]
     many, accepted = connected(listener, SHARE + 25)
     few, more = connected(listener, 5, "127.0.0.9")
@@ -43,6 +44,16 @@ def test_an_address_has_its_share_and_another_is_not_touched(listener):
     assert sum(map(is_open, many)) == SHARE
     assert all(map(is_open, few))
     for sock in (*many, *accepted, *few, *more):
+        sock.close()
+
+
+def test_all_loopback_addresses_have_one_share(listener):
+    """With four of them a user of the host had all connections, half a TLS handshake each."""
+    port = listener.getsockname()[1]
+    pairs = [connected(listener, SHARE // 2, f"127.0.0.{n}") for n in range(2, 6)]
+    assert close_excess("127.0.0.1", port, SHARE) == {"127.0.0.1": SHARE}
+    assert [sum(map(is_open, ours)) for ours, _ in pairs] == [SHARE // 2, SHARE // 2, 0, 0]
+    for sock in (sock for ends in pairs for end in ends for sock in end):
         sock.close()
 
 

@@ -159,6 +159,18 @@ async def test_of_messages_whose_end_does_not_come_a_few_are_held(method, monkey
         assert not client.ended & set(calls)
 
 
+async def test_who_has_nothing_in_hand_is_read_however_many_others_withhold_messages(monkeypatch):
+    """Eight hosts could have all turns, half a minute each."""
+    monkeypatch.setattr(guarded_calls, "READ_SHARED", 2)
+    async with serving(Once=size_of) as port, RawClient(port) as client:
+        for host in ("h2", "h3"):
+            for _ in range(READ_AT_ONCE):
+                client.call("/test.S/Once", LONG, as_host(host))
+        await client.until(lambda: len(client.whole()) == 2 + guarded_calls.READ_SHARED)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            assert await said(channel, "h4", bytes(LONG)) == str(LONG).encode()
+
+
 async def test_of_streams_that_may_hold_a_message_back_a_host_has_a_few(monkeypatch):
     monkeypatch.setattr(guarded_calls, "STREAMS_MAX", 3)
 

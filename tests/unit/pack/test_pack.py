@@ -103,6 +103,27 @@ def test_a_tree_comes_out_as_it_went_in(roots, seed):
     assert os.listdir(target) == []
 
 
+def test_no_link_is_followed_as_a_tree_is_cleared_away(tmp_path, monkeypatch):
+    """A user's process put one in the place of a directory just before its mode was changed."""
+    tree, others = tmp_path / "tree", tmp_path / "others"
+    inner = tree / "inner"
+    (inner / "below").mkdir(parents=True)
+    others.mkdir(mode=0o555)
+    change = os.chmod
+
+    def late(path, mode, **where):
+        if not inner.is_symlink() and os.path.samefile(path, inner):
+            inner.rename(tree / "away")
+            inner.symlink_to(others)
+        change(path, mode, **where)
+
+    monkeypatch.setattr(os, "chmod", late)
+    monkeypatch.setattr(os, "geteuid", lambda: 1)  # root changes no modes
+    clear_away(os.fsencode(tree))
+    assert others.stat().st_mode & 0o777 == 0o555
+    assert not tree.exists()
+
+
 def test_listed_paths_go_where_the_receiver_says(roots):
     source, target = roots
     (source / "a/b").mkdir(parents=True)

@@ -70,6 +70,27 @@ async def test_of_too_many_the_oldest_makes_room(made, monkeypatch):
         one.connection_lost(None)
 
 
+async def test_who_has_asked_is_not_the_first_to_make_room(made, monkeypatch):
+    protocol, transport = made
+    protocol.data_received(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    monkeypatch.setattr(connection, "CONNECTIONS_MAX", 2)
+    later = []
+    for _ in range(3):
+        one = BoundedConnection(
+            protocol.config, protocol.server_state, {}, asyncio.get_running_loop()
+        )
+        later.append((one, Transport()))
+        one.connection_made(later[-1][1])
+        if len(later) == 2:
+            assert [one.is_closing() for _, one in later] == [True, False]
+            assert not transport.is_closing()
+            protocol.pause_writing()  # and does not read
+    assert transport.is_closing()
+    assert [one.is_closing() for _, one in later] == [True, False, False]
+    for one, _ in later:
+        one.connection_lost(None)
+
+
 async def aborted(transport):
     await asyncio.wait_for(transport.aborted.wait(), 20)
 

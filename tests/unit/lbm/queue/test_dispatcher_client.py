@@ -14,6 +14,7 @@ from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
 from lbd.errors import Unavailable
 from lbd.lbm.queue import dispatcher_client
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.net import transport
 from lbd.net.gen import dispatch_pb2 as pb
 
 
@@ -119,6 +120,47 @@ async def test_a_closed_channel_ends_a_call_and_nobodys_task(tmp_path, hosts):
         await anext(client.files("h2", pb.FilesRequest()))
 
 
+async def test_a_reader_who_stalls_has_no_call_open_and_misses_nothing(tmp_path, monkeypatch):
+    """256 stalled ones of one host kept its other users from all output there."""
+    monkeypatch.setattr(dispatcher_client, "STALLED_S", 0.05)
+    printed = b"a" * 300_000 + b"b" * 300_000 + b"c" * 300_000
+    open_calls, ended = set(), asyncio.Event()
+
+    async def logs(data, context):
+        asked = pb.LogsRequest.FromString(data)
+        open_calls.add(context)
+        ended.clear()
+        try:
+            for at in range(asked.output_at, len(printed), 300_000):
+                piece = pb.LogsPiece(output=printed[at : at + 300_000], output_at=at + 300_000)
+                await context.write(piece.SerializeToString())
+        finally:
+            open_calls.remove(context)
+            ended.set()
+
+    server = grpc.aio.server()
+    methods = {"Logs": grpc.unary_stream_rpc_method_handler(logs)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("lbd.v1.Lbm", methods)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    own = HostConfig(name="h1", address="127.0.0.1", state_dir=str(tmp_path))
+    entry = HostEntry("h2", "127.0.0.1", lbm_port=port)
+    config = Config(host=own, cluster=ClusterConfig(hosts=(entry,)))
+    client = DispatcherClient(config, PlainPeers(), Lim())
+    asked = pb.LogsRequest(job="7", attempt=1)
+    try:
+        async with asyncio.timeout(20):
+            pieces = client.logs("h2", asked)
+            read = [(await anext(pieces)).output]
+            await ended.wait()
+            assert not open_calls
+            read += [piece.output async for piece in pieces]
+    finally:
+        await server.stop(None)
+    assert b"".join(read) == printed
+    assert asked.output_at == 0
+
+
 class PlainPeers:
     metadata = ()
 
@@ -127,7 +169,8 @@ class PlainPeers:
 
     def channel(self, _host, target):
         if target not in self.channels:
-            self.channels[target] = grpc.aio.insecure_channel(target)
+            options = transport.options(1 << 20, 10.0)
+            self.channels[target] = grpc.aio.insecure_channel(target, options=options)
         return self.channels[target]
 
 

@@ -10,7 +10,7 @@ import pytest
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import LocalUser
 from lbd.lbm.core.jobs import Jobs
-from lbd.lbm.staging.workdirs import Workdirs
+from lbd.lbm.staging.workdirs import Workdirs, is_plain_directory, owner_of
 from lbd.net.gen.lbm_pb2 import WorkdirRequest
 
 OWNER = LocalUser("ann", 1000, 1000, (1000,))
@@ -24,14 +24,15 @@ class AsUser:
     def __init__(self):
         self.may, self.may_clear, self.clears = (asyncio.Event() for _ in range(3))
         self.may_clear.set()
-        self.made, self.cleared = [], []
+        self.made, self.cleared, self.cleared_as = [], [], []
         self.trouble = None
 
-    async def work(self, _uid, word, path, limit_s=0.0):
+    async def work(self, uid, word, path, limit_s=0.0):
         if word == b"clear":
             self.clears.set()
             await self.may_clear.wait()
             self.cleared.append(path)
+            self.cleared_as.append(uid)
             return
         os.mkdir(path)
         os.chown(path, OWNER.uid, OWNER.gid)
@@ -102,6 +103,37 @@ async def test_another_that_is_there_once_it_was_made_is_refused(workdirs, as_us
     with pytest.raises(OSError, match="exchanged"):
         await workdirs.make(request(), OWNER)
     assert workdirs.get("h1-1") is None
+
+
+@pytest.mark.root
+async def test_whose_it_is_does_not_change_whatever_its_user_mounts_there(workdirs, as_user):
+    """A file system of the user's own (FUSE) names any owner, as whom files were packed then."""
+    as_user.may.set()
+    await workdirs.make(request(), OWNER)
+    path = workdirs.get("h1-1").path
+    os.chown(path, 4711, 4711)  # as stat would find it
+    assert owner_of(path) == OWNER.uid
+    workdirs.end("h1-1")
+    async with asyncio.timeout(20):
+        while not as_user.cleared_as:  # noqa: ASYNC110  # nobody says so
+            await asyncio.sleep(0.01)
+    assert as_user.cleared_as == [OWNER.uid]
+
+
+def test_what_is_mounted_there_is_not_asked(tmp_path):
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "plain")
+    own = os.geteuid()
+    assert is_plain_directory(os.fsencode(tmp_path / "plain"), own)
+    assert not is_plain_directory(os.fsencode(tmp_path / "plain"), own + 1)
+    assert not is_plain_directory(os.fsencode(tmp_path / "link"), own)
+    assert not is_plain_directory(b"/proc", 0)
+
+
+def test_one_that_an_lbm_of_before_has_made_is_its_owners(tmp_path):
+    path = tmp_path / "h1-1.0123abcd" / "files"
+    path.mkdir(parents=True)
+    assert owner_of(os.fsencode(path)) == os.geteuid()
 
 
 @pytest.mark.root

@@ -1,0 +1,44 @@
+"""What the user database says of a few names, where nobody may wait for it: it may be slow (LDAP).
+
+It is asked in a thread, again once its answer is old. Until it has answered, its last answer
+counts. Only who asks for a name for the first time waits, and that not for long.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+KNOWN_S = 60.0  # accounts come and go
+FIRST_S = 1.0  # where there is no answer yet; after that it is as if there were no such name
+AT_ONCE = 4
+
+
+class LateAnswers:
+    def __init__(self, find: Callable[[str], int], first_s: float = FIRST_S) -> None:
+        """`find`: raises KeyError of a name that there is not."""
+        self._find, self._first_s = find, first_s
+        self._known: dict[str, tuple[int | None, float]] = {}
+        self._asked: dict[str, threading.Event] = {}
+
+    def get(self, name: str) -> int | None:
+        """The number that has this name; None if there is none, or no answer yet."""
+        known = self._known.get(name)
+        if known is not None and time.monotonic() < known[1]:
+            return known[0]
+        if name not in self._asked and len(self._asked) < AT_ONCE:
+            answered = self._asked[name] = threading.Event()
+            threading.Thread(
+                target=self._ask, args=(name, answered), name="user database", daemon=True
+            ).start()
+            if known is None:
+                answered.wait(self._first_s)
+        return self._known.get(name, (None, 0.0))[0]
+
+    def _ask(self, name: str, answered: threading.Event) -> None:
+        found = None
+        with suppress(KeyError, OSError):
+            found = self._find(name)
+        self._known[name] = found, time.monotonic() + KNOWN_S
+        del self._asked[name]
+        answered.set()
