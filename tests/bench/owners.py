@@ -8,14 +8,11 @@ own rule: commands stand still until the owner has left, are moved at once, afte
 when `admission.owner_is_back = "decide"` finds that right. Jobs burn CPU at a fiftieth of a core,
 so that the labs fit on a machine of two cores; what has stood still goes on at its own pace.
 
-What a rule saves differs more from day to day than the rules do on average. So days are drawn by
-their numbers alone, many of them are run in virtual time by the same book, and the first of them
-also live, as many as were laid down before. What decides is the difference of delays: that of the
-virtual days, corrected by what the live ones differed from their own simulation, with an interval
-that counts both. If no difference is inside it the row says "undecided", and nothing is shown.
-
+Days are drawn by their numbers alone, and as many are run live as were laid down before. What
+decides is the difference of delays on these days, with its interval: if that includes none the row
+says "undecided". Beside it stand the same days, and many others, in virtual time by the same book.
 Which of the free hosts a job gets is chance, and moves the mean delay of a day by seconds; the
-rules differ by one. So a live day is simulated with the hosts that its jobs got live.
+rules differ by two. So a live day is simulated with the hosts that its jobs got live.
 
 The archive is looked for in $LBD_TRACES, or ../shared/traces beside the repository. It needs root:
 owners are known by terminals of accounts of this system.
@@ -105,7 +102,7 @@ def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
 def rows(live: Days, same: Days, virtual: Days, rule: str, others: float | None) -> list[Row]:
     """What was seen live, which decides nothing; and by how much less `decide` delays."""
     mine, theirs = mean(live, "decide").delay_s, mean(live, rule).delay_s
-    middle_s, half_s = difference(live, same, virtual, rule)
+    (middle_s, half_s), by_many = difference(live, rule), difference(virtual, rule)
     many = f"{len(virtual)} virtual days"
     note = "; ".join(
         f"{name}: {mean(live, name)} (the same days simulated {mean(same, name)},"
@@ -118,7 +115,8 @@ def rows(live: Days, same: Days, virtual: Days, rule: str, others: float | None)
         Row(
             f"owners: delay a job less that of {rule}", "s", summarise([middle_s]),
             asked=Bound(0.0, of_ratio=False), others=others,
-            note=f"{middle_s:+.2f} ± {half_s:.2f} s (95 %)",
+            note=f"{middle_s:+.2f} ± {half_s:.2f} s (95 %); "
+            f"{many}: {by_many[0]:+.2f} ± {by_many[1]:.2f} s",
             interval=(middle_s - half_s, middle_s + half_s),
         ),
     ]  # fmt: skip
@@ -130,19 +128,13 @@ def mean(days: Days, rule: str) -> Found:
     )
 
 
-def difference(live: Days, same: Days, virtual: Days, rule: str) -> tuple[float, float]:
+def difference(days: Days, rule: str) -> tuple[float, float]:
     """Of delays, ours less theirs, and half of its 95 % interval; infinite after a single day."""
-
-    def less(days: Days) -> list[float]:
-        return [found["decide"].delay_s - found[rule].delay_s for found in days]
-
-    expected = less(virtual)
-    off = [seen - own for seen, own in zip(less(live), less(same), strict=True)]
-    middle_s = fmean(expected) + fmean(off)
-    if len(off) < LIVE_DAYS:
-        return middle_s, math.inf
-    wide = NORMAL * stdev(expected) / math.sqrt(len(expected))
-    return middle_s, math.hypot(wide, STUDENT * stdev(off) / math.sqrt(len(off)))
+    less = [found["decide"].delay_s - found[rule].delay_s for found in days]
+    if len(less) < LIVE_DAYS:
+        return fmean(less), math.inf
+    wide = NORMAL if len(less) > LIVE_DAYS else STUDENT
+    return fmean(less), wide * stdev(less) / math.sqrt(len(less))
 
 
 # -- owners ----------------------------------------------------------------------------------------
