@@ -28,16 +28,21 @@ class LateAnswers:
             return known[0]
         if name not in self._asked and len(self._asked) < AT_ONCE:
             answered = self._asked[name] = threading.Event()
-            threading.Thread(
+            asking = threading.Thread(
                 target=self._ask, args=(name, answered), name="user database", daemon=True
-            ).start()
-            if known is None:
-                answered.wait(self._first_s)
+            )
+            try:
+                asking.start()
+            except RuntimeError:  # too many threads just now
+                del self._asked[name]
+            else:
+                if known is None:
+                    answered.wait(self._first_s)
         return self._known.get(name, (None, 0.0))[0]
 
     def _ask(self, name: str, answered: threading.Event) -> None:
         found = None
-        with suppress(KeyError, OSError):
+        with suppress(KeyError, OSError, ValueError):  # a name with a NUL
             found = self._find(name)
         self._known[name] = found, time.monotonic() + KNOWN_S
         del self._asked[name]

@@ -18,7 +18,7 @@ class Turns:
 
     @contextlib.asynccontextmanager
     async def turn(self, key: Hashable) -> AsyncIterator[None]:
-        if key not in self._waiting and self._is_free(key):
+        if self._is_free(key):  # and so nobody waits for it but who has just been cancelled
             self._take(key)
         else:
             await self._wait(key)

@@ -14,8 +14,9 @@ from contextlib import suppress
 from typing import NoReturn
 
 from lbd.keeper.interpreter import die_with_keeper
+from lbd.load import process_table
 
-PATIENCE_S = 0.5  # with one process; it takes microseconds
+PATIENCE_S = 0.5  # with one process; it takes microseconds, once there is a processor for it
 MAX_DESCRIPTORS = 1 << 20
 YES, NO = b"1", b"0"
 READ_BYTES = 1 << 16
@@ -49,6 +50,9 @@ class MarkLook:
             now_s = time.monotonic()
             if now_s < min(self._until_s, self._since_s + PATIENCE_S):
                 return None
+            if now_s < self._until_s and self._waits_for_processor():
+                self._since_s = now_s
+                return None
             self._give_up(all_of_them=now_s >= self._until_s)
         self.close()
         return self._found
@@ -57,6 +61,11 @@ class MarkLook:
         read, self._left = self._left[: len(said)], self._left[len(said) :]
         self._found |= {pid: one == YES[0] for pid, one in zip(read, said, strict=True)}
         self._since_s = time.monotonic()
+
+    def _waits_for_processor(self) -> bool:
+        """And for nobody's memory: others keep the processors busy."""
+        task = process_table.task_of(self._child) if self._child else None
+        return task is not None and task.state == b"R"
 
     def _give_up(self, *, all_of_them: bool) -> None:
         """On the next one, and on all of the same user's: else they could be very many."""
@@ -68,8 +77,12 @@ class MarkLook:
         self._left = [pid for pid in self._left if pid not in self._found]
 
     def _begin(self) -> bool:
-        """Returns False if there are too many processes just now."""
-        self._pipe, theirs = os.pipe2(os.O_CLOEXEC)
+        """Returns False if there are too many processes, or descriptors, just now."""
+        self._since_s = time.monotonic()
+        try:
+            self._pipe, theirs = os.pipe2(os.O_CLOEXEC)
+        except OSError:
+            return False
         os.set_blocking(self._pipe, False)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
@@ -81,7 +94,6 @@ class MarkLook:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(theirs)
-        self._since_s = time.monotonic()
         return bool(self._child)
 
     def _read_all(self, answer: int) -> NoReturn:

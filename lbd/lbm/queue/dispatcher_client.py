@@ -167,14 +167,15 @@ class DispatcherClient:
             async for piece in self.own_logs(request):
                 yield piece
             return
-        target = await self._cluster.lbm_of(host)
-        asking: Follow = self._peers.channel(host, target).unary_stream(LOGS)
         asked = pb.LogsRequest()
         asked.CopyFrom(request)
         goes_on = True
         while goes_on:
-            call = asking(asked.SerializeToString(), metadata=self._peers.metadata)
             goes_on = False
+            target = await self._cluster.lbm_of(host)
+            # As it is by now: the one before may have been closed while its reader stalled.
+            asking: Follow = self._peers.channel(host, target).unary_stream(LOGS)
+            call = asking(asked.SerializeToString(), metadata=self._peers.metadata)
             try:
                 with channel_may_close():
                     async for message in call:

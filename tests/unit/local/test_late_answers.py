@@ -1,5 +1,6 @@
 """A user database that is slow holds up nobody: what it said last counts."""
 
+import pwd
 import threading
 
 import pytest
@@ -74,3 +75,24 @@ def test_a_few_names_are_asked_about_at_once(database):
     database.may.set()
     answered()
     assert len(database.asked) == AT_ONCE
+
+
+def test_a_name_is_asked_about_again_once_there_can_be_a_thread(database, monkeypatch):
+    """Else its last answer counted for ever after somebody had filled the process table."""
+
+    def no_room(_thread):
+        raise RuntimeError("can't start new thread")
+
+    answers = LateAnswers(database.find)
+    database.may.set()
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", no_room)
+        assert answers.get("ann") is None
+    assert answers.get("ann") == 1
+
+
+def test_what_can_be_no_name_is_nobodys():
+    answers = LateAnswers(lambda name: pwd.getpwnam(name).pw_uid if name < " " else 1)
+    for number in range(AT_ONCE):
+        assert answers.get(f"\0{number}") is None
+    assert answers.get("ann") == 1

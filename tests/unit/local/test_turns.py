@@ -116,3 +116,15 @@ async def test_who_is_cancelled_just_before_a_turn_is_free_hides_nobody(holders)
     one._tasks["a0"].cancel()
     await settle()
     assert one.have == ["a2"]
+
+
+async def test_behind_one_that_was_cancelled_nobody_waits_for_what_is_free(holders):
+    """It waited until another key's turn ended, and so for ever where there is no other."""
+    one = holders(1)
+    await one.ask("a0", "a1")
+    one._ends["a0"].set()
+    one._ends["a2"] = asyncio.Event()
+    one._tasks["a2"] = asyncio.create_task(one._hold("a2"))
+    one._tasks["a1"].cancel()
+    await settle()
+    assert one.have == ["a2"]

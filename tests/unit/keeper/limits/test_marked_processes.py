@@ -55,6 +55,22 @@ def test_who_cannot_be_read_holds_up_nobody_and_is_known(order, monkeypatch):
     assert answers_of(MarkLook(order, is_marked, UIDS.get)) == {pid: known[pid] for pid in order}
 
 
+def test_who_is_read_late_for_want_of_a_processor_can_be_read(monkeypatch):
+    """Else where others keep the processors busy, all that a user has would be ended with one of
+    their jobs."""
+    monkeypatch.setattr(marked_processes, "PATIENCE_S", 0.02)
+    end_s = time.monotonic() + 0.2
+
+    def is_marked_late(pid):
+        while time.monotonic() < end_s:
+            pass
+        return pid == MINE
+
+    assert answers_of(MarkLook([UNMARKED, MINE], is_marked_late, UIDS.get)) == {
+        UNMARKED: False, MINE: True,
+    }  # fmt: skip
+
+
 def test_one_that_was_killed_as_it_read_has_read_nothing_of_that_one():
     look = MarkLook([HUNG, MINE], is_marked, UIDS.get)
     assert look.answers() is None
@@ -62,9 +78,10 @@ def test_one_that_was_killed_as_it_read_has_read_nothing_of_that_one():
     assert answers_of(look) == {HUNG: None, MINE: True}
 
 
-def test_there_is_an_end_to_it(monkeypatch):
-    """However many users keep it waiting, or if no child can be had."""
-    monkeypatch.setattr(os, "fork", lambda: os.open("/nonexistent/of a fork", 0))
+@pytest.mark.parametrize("missing", ["fork", "pipe2"])
+def test_there_is_an_end_to_it(missing, monkeypatch):
+    """However many users keep it waiting, or if no child or no pipe can be had."""
+    monkeypatch.setattr(os, missing, lambda *_: os.open("/nonexistent", 0))
     look = MarkLook([MINE, UNMARKED], is_marked, UIDS.get, time.monotonic() + 0.05)
     assert look.answers() is None
     assert answers_of(look) == {MINE: None, UNMARKED: None}

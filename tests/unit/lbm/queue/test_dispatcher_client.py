@@ -120,8 +120,12 @@ async def test_a_closed_channel_ends_a_call_and_nobodys_task(tmp_path, hosts):
         await anext(client.files("h2", pb.FilesRequest()))
 
 
-async def test_a_reader_who_stalls_has_no_call_open_and_misses_nothing(tmp_path, monkeypatch):
-    """256 stalled ones of one host kept its other users from all output there."""
+@pytest.mark.parametrize("is_renewed", [False, True])
+async def test_a_reader_who_stalls_has_no_call_open_and_misses_nothing(
+    tmp_path, monkeypatch, is_renewed
+):
+    """256 stalled ones of one host kept its other users from all output there. A channel is closed
+    once the host has a new certificate."""
     monkeypatch.setattr(dispatcher_client, "STALLED_S", 0.05)
     printed = b"a" * 300_000 + b"b" * 300_000 + b"c" * 300_000
     open_calls, ended = set(), asyncio.Event()
@@ -146,7 +150,8 @@ async def test_a_reader_who_stalls_has_no_call_open_and_misses_nothing(tmp_path,
     own = HostConfig(name="h1", address="127.0.0.1", state_dir=str(tmp_path))
     entry = HostEntry("h2", "127.0.0.1", lbm_port=port)
     config = Config(host=own, cluster=ClusterConfig(hosts=(entry,)))
-    client = DispatcherClient(config, PlainPeers(), Lim())
+    peers = PlainPeers()
+    client = DispatcherClient(config, peers, Lim())
     asked = pb.LogsRequest(job="7", attempt=1)
     try:
         async with asyncio.timeout(20):
@@ -154,6 +159,8 @@ async def test_a_reader_who_stalls_has_no_call_open_and_misses_nothing(tmp_path,
             read = [(await anext(pieces)).output]
             await ended.wait()
             assert not open_calls
+            if is_renewed:
+                await peers.channels.popitem()[1].close()
             read += [piece.output async for piece in pieces]
     finally:
         await server.stop(None)
