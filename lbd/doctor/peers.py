@@ -163,6 +163,8 @@ def fix_of(why: str) -> str:
         return "lbctl undrain it when its owner agrees"
     if "director" in why:
         return "mount the same file system there, at the same path; or lbrun --send"
+    if "users.allow_root" in why:
+        return "as an ordinary user: runuser -u USER -- lbctl doctor"
     if "user" in why:
         return "make the same account there, with the same name"
     if why == NO_LBM:
