@@ -127,7 +127,7 @@ def counted(lab, pids, at_s):
         found += [Count(at_s, part, what, amount) for what, amount in amounts.items()]
     for host in lab.hosts:
         kept = {
-            path: path.stat().st_blocks * 512 / (1 << 20)
+            path: path.lstat().st_blocks * 512 / (1 << 20)  # of a shim the link, not the program
             for path in lab.paths(host).state.rglob("*")
             if path.is_file()
         }
