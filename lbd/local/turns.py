@@ -18,7 +18,7 @@ class Turns:
 
     @contextlib.asynccontextmanager
     async def turn(self, key: Hashable) -> AsyncIterator[None]:
-        if self._is_free(key):  # and so nobody waits for it but who has just been cancelled
+        if self._is_free(key):  # those who still wait for it were cancelled a moment ago
             self._take(key)
         else:
             await self._wait(key)
