@@ -236,7 +236,7 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
     if tally.cpu_s is not None:
         reply.cpu_s = tally.cpu_s
     if not (tally.waiting and tally.open):
-        reply.reason = ""
+        reply.reason = tally.suspended_for
     array = reply.array
     array.indexes, array.at_once = row.indexes, row.at_once
     for name, count in tally.states.items():

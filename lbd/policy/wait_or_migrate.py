@@ -241,7 +241,7 @@ def outlook(history: OwnerHistory, now_s: float) -> str:
     """When the owner will leave, by how long they stayed before."""
     stays, stayed_s = history.stays(), history.stayed_s(now_s)
     if stays is None:
-        return "it is not known how long its owner stays"
+        return "it is not known how long the owner stays"
     soon_s = free_within_s(history, now_s)
     if soon_s is None:
         return f"an owner who has been here for {show_duration(stayed_s)} has hardly ever left"

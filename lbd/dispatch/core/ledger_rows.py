@@ -278,6 +278,7 @@ class Tally:
     slots: int  # that are held
     waiting: Sequence[tuple[int, int]] = ()
     bad: Sequence["BadTask"] = ()  # the first that failed or were lost
+    suspended_for: str = ""  # the reason of the first that is suspended
 
     @property
     def open(self) -> int:

@@ -113,15 +113,21 @@ def tally_of(rows: Sequence[Row]) -> Tally:
 
 
 def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
-    """With the first that wait, and the first that failed."""
+    """With the first that wait, the first that failed, and why the first is suspended."""
     ends = first, first + count - 1
-    waiting, bad = list[Row](), list[Row]()
+    waiting, bad, suspended = list[Row](), list[Row](), list[Row]()
     if tally.states.get("pending"):
         waiting += yield Ask(
             "SELECT MIN(id), MAX(id) FROM (SELECT id, id - ROW_NUMBER() OVER (ORDER BY id) AS run"
             " FROM jobs WHERE id BETWEEN ? AND ? AND state = 'pending') AS waiting"
             " GROUP BY run ORDER BY 1 LIMIT ?",
             (*ends, SHOWN + 1),
+        )
+    if tally.states.get("suspended"):
+        suspended += yield Ask(
+            "SELECT reason FROM jobs WHERE id BETWEEN ? AND ? AND state = 'suspended'"
+            " ORDER BY id LIMIT 1",
+            ends,
         )
     if tally.states.get("failed") or tally.states.get("lost"):
         bad += yield Ask(
@@ -134,6 +140,7 @@ def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
         tally,
         waiting=[(whole(low), whole(high)) for low, high in waiting],
         bad=[task for row in bad if (task := bad_task(row)) is not None],
+        suspended_for="".join(str(row[0]) for row in suspended),
     )
 
 

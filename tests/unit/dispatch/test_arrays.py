@@ -75,6 +75,19 @@ async def test_an_array_is_one_line_beside_its_tasks(world):
     assert [job.id for job in numbers.jobs] == [2]
 
 
+async def test_an_array_says_why_its_tasks_are_suspended(world):
+    await world.submit(asking(is_array=True, first_index=1, count=2))
+    host(world, 2)
+    await begun(world, "1", "2")
+    life = world.dispatcher.life
+    world.dispatcher.carry(
+        life.stopped(H1, JobId("2"), 1, True, clock_s(), "h1's owner has been back", "")
+    )
+    await world.dispatcher.settled()
+    (array,) = (await world.jobs(selectors=["1"], by_array=True, **WHO)).jobs
+    assert (array.state, array.reason) == ("running", "h1's owner has been back")
+
+
 async def test_orders_are_about_tasks_or_all_that_has_not_ended(world):
     await world.submit(asking(**ARRAY))
     await world.submit(asking())

@@ -115,7 +115,7 @@ def test_nothing_is_known_so_it_waits_as_long_as_a_move_costs():
     found = decide(history, 600.0, STEP_S, now_s)
     assert found == Wait(
         now_s + 600.0,
-        "it is not known how long its owner stays; moving would lose 10m00s: waits 10m00s more, "
+        "it is not known how long the owner stays; moving would lose 10m00s: waits 10m00s more, "
         "then moves",
     )
     assert decide(history, 600.0, STEP_S, now_s + 200.0).until_s == now_s + 600.0
