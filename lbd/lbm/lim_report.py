@@ -11,6 +11,7 @@ from lbd.errors import LbdError
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.model import Facts, HostId
+from lbd.process.wake_ups import until_next_s
 from lbd.text.needs_words import facts_fields, read_facts_fields
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class LimReport:
             if self._lim.connected:
                 await self.report()
             reported_s = time.monotonic()
-            pause_s = REPORT_S if self._lim.connected else PATIENCE_S
+            to_report_s = until_next_s(REPORT_S, asyncio.get_running_loop().time())
+            pause_s = to_report_s if self._lim.connected else PATIENCE_S
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._changed.wait()

@@ -16,6 +16,8 @@ from collections import Counter
 
 import grpc.aio
 
+from lbd.process.wake_ups import until_next_s
+
 log = logging.getLogger("lbd.net")
 
 LOOK_S = 1.0
@@ -83,7 +85,8 @@ class ConnectionShares:
         self._later()
 
     def _later(self) -> None:
-        asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        loop = asyncio.get_running_loop()
+        loop.call_later(until_next_s(LOOK_S, loop.time()), self._look)
 
     def _look(self) -> None:
         if self._server() is None:

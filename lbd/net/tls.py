@@ -24,6 +24,7 @@ import grpc.aio
 
 from lbd.errors import ConfigError, LbdError, PeerError
 from lbd.net.transport import HOST_HEADER, NOBODY, Call, CutCheck, Metadata, Options
+from lbd.process.wake_ups import until_next_s
 from lbd.text.one_line import one_line
 from lbd.trust import der
 from lbd.trust.files import Credentials, HostFiles, first_certificate
@@ -96,7 +97,7 @@ class Tls:
     async def follow(self) -> None:
         """Takes up replaced files for as long as the daemon runs."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(until_next_s(LOOK_S, asyncio.get_running_loop().time()))
             self.look()
 
     def look(self) -> None:

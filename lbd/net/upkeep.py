@@ -21,6 +21,7 @@ from lbd.net.question import Unanswered, ask
 from lbd.net.tls import LOOK_S, Tls
 from lbd.net.transport import Peers
 from lbd.net.trust_service import SERVICE
+from lbd.process.wake_ups import until_next_s
 
 log = logging.getLogger("lbd.tls")
 
@@ -48,7 +49,8 @@ class Upkeep:
     async def run(self) -> None:
         """Renews and exchanges for as long as the daemon runs."""
         while True:
-            await asyncio.sleep(min(LOOK_S, self._check_s))
+            period_s = min(LOOK_S, self._check_s)
+            await asyncio.sleep(until_next_s(period_s, asyncio.get_running_loop().time()))
             self._tls.look()
             now_s = time.time()
             try:

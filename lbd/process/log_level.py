@@ -11,6 +11,7 @@ import logging
 from pathlib import Path
 
 from lbd.config.schema import LOG_LEVELS
+from lbd.process.wake_ups import until_next_s
 from lbd.process.whole_file import write_whole
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ def follow(loop: asyncio.AbstractEventLoop, runtime_dir: str, level: str) -> Non
         if (wanted := file.read() or first) not in ("", now):
             change_level(wanted, is_news=bool(now))
             now = wanted
-        loop.call_later(LOOK_S, look)
+        loop.call_later(until_next_s(LOOK_S, loop.time()), look)
 
     look(level)
 

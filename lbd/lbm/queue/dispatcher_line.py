@@ -88,6 +88,7 @@ class DispatcherLine:
         self.spool = client.spool
         client.own_logs = partial(output_of, self)
         self._held: dict[Key, Held] = {}
+        self._holding = asyncio.Event()  # is there any?
         client.leases = self._leases = Leases()
         self._lease_s = host.config.dispatch.lease_s
         self._ahead = Ahead(host.config.dispatch.ahead_s)
@@ -235,6 +236,7 @@ class DispatcherLine:
 
     def _hold(self, key: Key, attempt: Attempt, end: pb.AttemptReport | None = None) -> None:
         self._held[key] = Held(attempt, end, attempt.start.ByteSize())
+        self._holding.set()
         self._names.add(attempt.id)
 
     def _turn_away(self, start: pb.Start, phase: str, reason: str) -> None:
@@ -285,6 +287,8 @@ class DispatcherLine:
         if held is not None and held.attempt.execution.is_reported:
             del self._held[key]
             self._names.discard(held.attempt.id)
+            if not self._held:
+                self._holding.clear()
 
     # From one LBM to the next
 
@@ -344,6 +348,7 @@ class DispatcherLine:
 
     async def _watch_leases(self) -> None:
         while True:
+            await self._holding.wait()
             now_s = clock_s()
             for held in list(self._held.values()):
                 until_s = held.attempt.execution.timers.get(Timer.LEASE)

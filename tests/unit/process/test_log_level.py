@@ -23,6 +23,9 @@ class Loop:
     def call_later(self, _seconds, turn):
         self.turn = turn
 
+    def time(self):
+        return 0.0
+
 
 @pytest.fixture
 def loop():

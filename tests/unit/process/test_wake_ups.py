@@ -1,0 +1,17 @@
+"""What is done once a second is done in the same moments, and each moment once."""
+
+import pytest
+
+from lbd.process.wake_ups import EARLY_S, until_next_s
+
+
+def test_all_of_a_process_wake_together():
+    wanted = {round(now_s + until_next_s(1.0, now_s), 6) for now_s in (50.1, 50.1004, 50.1049)}
+    assert len(wanted) == 1
+    assert 50.1 < wanted.pop() <= 51.1 + 2 * EARLY_S
+
+
+@pytest.mark.parametrize("off_s", [-0.001, 0.0, 0.003, 0.4])
+def test_a_timer_that_fires_early_or_late_is_set_for_the_next_period(off_s):
+    at_s = 50.0 + until_next_s(1.0, 50.0)
+    assert at_s + off_s + until_next_s(1.0, at_s + off_s) == pytest.approx(at_s + 1.0)
