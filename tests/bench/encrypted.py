@@ -32,7 +32,7 @@ def measure_true(stage: Stage, wanted: set[str]) -> list[Row]:
     ms = {name: summarise([1e3 * s for s in each]) for name, each in samples.items()}
     figures = {
         "tls-remote": ("TLS: lbrun -H h2 true", 1.75),
-        "tls-front-remote": ("TLS, front: lbrun -H h2 true", 0.6),
+        "tls-front-remote": ("TLS, front: lbrun -H h2 true", 0.42),
     }
     return [
         Row(title, "ms", ms[name], SSH, ms["ssh"], Bound(limit), others)

@@ -66,7 +66,7 @@ def measure_true(stage: Stage, wanted: set[str]) -> list[Row]:
     samples, others = taken(stage, cases)
     figures = {
         "front-local": ("front: lbrun --local true", "posix_spawn of true", "spawn", 4.0),
-        "front-remote": ("front: lbrun -H h2 true", SSH, "ssh", 0.55),
+        "front-remote": ("front: lbrun -H h2 true", SSH, "ssh", 0.42),
     }
     ms = {name: summarise([1e3 * s for s in each]) for name, each in samples.items()}
     return [

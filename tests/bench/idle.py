@@ -27,8 +27,8 @@ WINDOW_S = 1.0
 WINDOWS = 30
 QUICK_WINDOWS = 4
 REAL_SCOPE = "load.scope=host"
-CPU_ASKED = Bound(0.7, of_ratio=False)
-MEMORY_ASKED = Bound(75.0, of_ratio=False)
+CPU_ASKED = Bound(0.4, of_ratio=False)
+MEMORY_ASKED = Bound(60.0, of_ratio=False)
 CPU, MEMORY = "% of a core", "MiB PSS"
 
 

@@ -34,7 +34,7 @@ def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
         samples = in_turns(cases, KEYS_PER_RUN * stage.runs, stage.rng, WARM_UP_KEYS)
         others = stage.others.share_since(mark)
     found = {name: [1e3 * s for s in taken] for name, taken in samples.items()}
-    row = partial(Row, unit="ms", rival_name=SSH, asked=Bound(1.0), others=others)
+    row = partial(Row, unit="ms", rival_name=SSH, asked=Bound(1.5), others=others)
     middle = {name: summarise(taken) for name, taken in found.items()}
     last = {name: at_99(taken) for name, taken in found.items()}
     return [

@@ -46,7 +46,7 @@ def measure(stage: Stage, wanted: set[str]) -> list[Row]:
         "local": ("lbrun --local true", PYTHON, "python", 1.35),
         "here": ("lbrun true, answer here", PYTHON, "python", 1.5),
         "remote": ("lbrun -H h2 true", SSH, "ssh", 1.7),
-        "held": ("h2 true, a client held ready", SSH, "ssh", 0.35),
+        "held": ("h2 true, a client held ready", SSH, "ssh", 0.30),
     }
     return [
         Row(title, "ms", found[name], rival_name, found[rival], Bound(limit), others)

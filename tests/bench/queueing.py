@@ -40,9 +40,9 @@ SETTINGS = (
 )  # fmt: skip
 SUBMIT_ASKED = Bound(2000, at_least=True, of_ratio=False)
 ARRAY_ASKED = Bound(20_000, at_least=True, of_ratio=False)
-RUN_ASKED, SRUN_ASKED = Bound(1.6), Bound(0.5)  # srun takes 3.2 to 3.7 times a warm ssh
-MANY_ASKED = Bound(0.4, at_least=True)
-HYPERQUEUE_ASKED, SLURM_ASKED = Bound(1.2, at_least=True), Bound(100, at_least=True)
+RUN_ASKED, SRUN_ASKED = Bound(1.6), Bound(0.2)  # srun takes 3.2 to 3.7 times a warm ssh
+MANY_ASKED = Bound(0.55, at_least=True)
+HYPERQUEUE_ASKED, SLURM_ASKED = Bound(2.2, at_least=True), Bound(100, at_least=True)
 SLURM_MANY = 100  # which takes it half a minute
 
 
