@@ -9,6 +9,7 @@ from lbd.lim.core import messages as m
 from lbd.lim.core.settings import InForce
 from lbd.lim.core.state import Identity
 from lbd.lim.core.table import UNLISTED_RANK
+from lbd.lim.known_hosts import KnownHosts
 from lbd.lim.settings_file import SettingsFile
 from lbd.load import sampler as kernel
 from lbd.model import HostId
@@ -20,15 +21,17 @@ def identity_of(
     """`alone`: there is no network; `signs`: hosts have certificates, so a policy has to be
     signed."""
     base = InForce(config.lim, config.load, config.log)
+    state_dir = Path(config.host.state_dir)
     return Identity(
         cluster=config.cluster.name,
         me=own_member(config),
         others=() if alone else other_members(config),
         join_target="" if alone else config.cluster.join,
         cores=cores,
-        speed=kernel.core_speed(config.host.speed, Path(config.host.state_dir)),
+        speed=kernel.core_speed(config.host.speed, state_dir),
         drained=kept.drained(),
         settings=kept.resumed(base, signs=signs),
+        remembered=() if alone else KnownHosts(state_dir, config.cluster.name).resumed(),
         is_strict=signs and bool(config.admin.settings_hosts),
     )
 

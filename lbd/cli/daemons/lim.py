@@ -11,6 +11,7 @@ from lbd.cli.daemons.wiring import Ready, run_daemon
 from lbd.config.schema import Config
 from lbd.lim.core.messages import hosts_max
 from lbd.lim.daemon import Lim
+from lbd.lim.known_hosts import KnownHosts
 from lbd.lim.policy_guard import PolicyGuard
 from lbd.lim.remembering import Remembering
 from lbd.lim.socket import Operations
@@ -53,7 +54,9 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
     try:
         lim = Lim(config, network, signs=isinstance(trust, Tls))
         traffic = network.traffic if network else Traffic()
-        remembering = Remembering(lim.state, Path(config.host.state_dir))
+        state_dir = Path(config.host.state_dir)
+        remembering = Remembering(lim.state, state_dir)
+        known_hosts = KnownHosts(state_dir, config.cluster.name)
         lim.kept.follow = DispatcherStart(config, stop).follow
         is_out = trust.is_out if isinstance(trust, Tls) else never_out
         operations = Operations(lim, traffic, is_out, remembering.loads)
@@ -71,6 +74,7 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
             async with asyncio.TaskGroup() as group:
                 beside = [
                     group.create_task(remembering.run(), name="remembering"),
+                    group.create_task(known_hosts.follow(lim.state), name="known hosts"),
                     group.create_task(say_level(lim, level), name="say log.level"),
                 ]
                 if upkeep is not None:

@@ -7,6 +7,9 @@ incarnation, answers so, and the sender says Hello again: that mends whatever wa
 is alive keeps its name: a later one at another address is refused. One that was restarted has a
 higher incarnation; if its clock was set back meanwhile, it learns the one known and goes above it.
 
+A host that joins has one address in its configuration, of a host that may be gone for good by the
+time it is started again. So it also greets the hosts that it knew before it stopped.
+
 Hosts of the configuration stay in the table for good; joined ones are forgotten when they leave, or
 after `forget_after_s`; a tombstone keeps old gossip from bringing them back. Any host may tell of
 others, which may not exist: one that speaks for itself takes the place of one that never has.
@@ -32,12 +35,16 @@ GREETED_LATER = 8  # and each keep-alive after that, until every host has answer
 
 
 class Membership:
-    def __init__(self, me: m.Member, table: Table, join_target: str, now_s: float) -> None:
+    def __init__(
+        self, me: m.Member, table: Table, join_target: str, now_s: float,
+        remembered: Iterable[m.Member] = (),  # before we stopped
+    ) -> None:  # fmt: skip
         self.me = me
         self.accepted = False  # some host has taken us in
         self._table = table
         self._join_target = join_target
         self._joined_by = HostId("")  # who answered there
+        self._remembered = {member.name: member for member in remembered}
         self._started_at_s = now_s
         self._tombstones: dict[HostId, int] = {}
         self._members_asked_at_s = NEVER
@@ -72,7 +79,7 @@ class Membership:
             self.hello(member, wants_members=place < FIRST_ASKED)
             for place, member in enumerate(others[:GREETED_FIRST])
         ]
-        return actions + self.join_again()
+        return actions + self.join_again() + self._greet_remembered(GREETED_FIRST)
 
     def join_again(self) -> list[Action]:
         """Knock at the configured address while nobody has taken us in.
@@ -101,7 +108,19 @@ class Membership:
         ]
         self._introduced.clear()
         some = rng.sample(lost, min(len(lost), GREETED_LATER))
-        return [self.hello(member, wants_members=not self.accepted) for member in some]
+        hellos = [self.hello(member, wants_members=not self.accepted) for member in some]
+        return hellos + self._greet_remembered(GREETED_LATER)
+
+    def _greet_remembered(self, count: int) -> list[Action]:
+        """Those that nobody has told us of: each again and again while nobody has taken us in, and
+        once more after that, or two parts of a cluster might each think that they are all of it."""
+        missing = [m for name, m in self._remembered.items() if name not in self._table.entries]
+        self._remembered = {member.name: member for member in missing}
+        for member in missing[:count]:
+            del self._remembered[member.name]
+            if not self.accepted:
+                self._remembered[member.name] = member  # behind all others
+        return [self.hello(member, wants_members=not self.accepted) for member in missing[:count]]
 
     def hello_answered(self, name: HostId, to: HostId) -> None:
         """`to`: "" if it was sent to the configured address, whoever is there."""

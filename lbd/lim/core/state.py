@@ -47,6 +47,7 @@ class Identity:
     speed: float
     drained: bool  # before the restart
     settings: m.Settings = field(default_factory=m.Settings)  # of these what outlives all LIMs
+    remembered: Sequence[m.Member] = ()  # hosts that had joined, before the restart
     is_strict: bool = False  # only some hosts may make a policy, and it has to be signed
 
 
@@ -63,7 +64,9 @@ class LimState:
         self.table.set_params(lim, fading_s, self.settings.drains)
         for member in identity.others:
             self.table.add(member, listed=True, now_s=now_s)
-        self.membership = Membership(identity.me, self.table, identity.join_target, now_s)
+        self.membership = Membership(
+            identity.me, self.table, identity.join_target, now_s, identity.remembered
+        )
         self.reservations = Reservations(self.table, rng)
         self.placer = Placer(self.table, self.reservations, rng)
         self.lbm = e.LbmStatus(accepting=False)

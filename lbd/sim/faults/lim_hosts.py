@@ -8,6 +8,7 @@ from lbd.lim.core.history import RecordedState, Write
 from lbd.lim.core.messages import VECTOR_FORMAT, Member, Settings
 from lbd.lim.core.settings import InForce, resumed
 from lbd.lim.core.state import Identity, LimState
+from lbd.lim.core.table import UNLISTED_RANK
 from lbd.model import HostId
 
 NO_SETTINGS = Settings()
@@ -37,6 +38,7 @@ def lim_state(
     write: Write | None = None,
     settings: Settings = NO_SETTINGS,
     is_strict: bool = False,
+    remembered: Sequence[str] = (),
 ) -> LimState:
     """A LIM that has just started; ranks follow the order of the names."""
     base = InForce(params or LimConfig(), LoadConfig())
@@ -44,13 +46,14 @@ def lim_state(
     rank = {n: place for place, n in enumerate(listed)}
     identity = Identity(
         cluster="test",
-        me=member(name, rank[name] if others else 1 << 20, incarnation, address),
+        me=member(name, rank[name] if others else UNLISTED_RANK, incarnation, address),
         others=[member(n, rank[n], 0) for n in listed if n != name],
         join_target=join,
         cores=2.0,
         speed=1.0,
         drained=drained,
         settings=resumed(base, settings)[0],
+        remembered=[member(n, UNLISTED_RANK, 0) for n in remembered],
         is_strict=is_strict,
     )
     if write is not None:

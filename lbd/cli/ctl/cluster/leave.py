@@ -32,7 +32,7 @@ POLL_S = 0.1
 DAEMONS = ("up", "lim", "lbm", "dispatcher", "keeper", "metrics")
 QUIET_S = 1.0  # without a command: one that another host chose before the drain has come by then
 # What the next cluster, if there is one, is not to begin with.
-KEPT = ("settings.json", "drains.json", "drained")
+KEPT = ("settings.json", "drains.json", "drained", "hosts.json")
 
 
 def add_leave_options(parser: Parser) -> None:
