@@ -103,6 +103,10 @@ STATE_FILES = (
     ("usage.sqlite", "ended jobs, for `lbctl stats` and `lbctl advise`"),
     ("learnt.json", "what was learnt of each user's commands"),
     ("settings.json", "drains and past drains, each with its user and reason; what `--save` kept"),
+    (
+        "hosts.json",
+        "the hosts that have joined, so that this one finds them when it is started again",
+    ),
     ("spool/", "output of queued jobs that ran here"),
     ("files/", "packed inputs (`--send`) of queued jobs that were submitted here"),
     ("past-loads", "loads of the hosts that the LIM knows, of the last month"),

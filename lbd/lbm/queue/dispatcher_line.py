@@ -33,8 +33,10 @@ from lbd.lbm.inbound.submitted import fault_of_start
 from lbd.lbm.queue.attempt import Attempt
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_words import SAID_MAX, TOO_MUCH, is_too_much, read_down, refusal
+from lbd.lbm.queue.lease_watch import LeaseWatch
 from lbd.lbm.queue.logs import output_of
 from lbd.lbm.queue.others_use import OthersUse
+from lbd.lbm.queue.spool import Spool
 from lbd.lbm.queue.spool_room import SpoolCare
 from lbd.local.time_share import TimeShares
 from lbd.model import JobId
@@ -53,7 +55,6 @@ job_log = JobLog(log)
 
 RECONNECT_S = 0.3
 HEARTBEATS_PER_LEASE = 4
-WATCH_S = 0.1
 LINGER_S = 0.005
 SLOTS_SETTLE_S = 0.05  # most slots that were taken are free again by then: nothing to tell
 TOLD_S, TOLD_POLL_S = 1.0, 0.01
@@ -85,10 +86,9 @@ class DispatcherLine:
         self._beside = beside
         self._host = host
         self._client = client
-        self.spool = client.spool
         client.own_logs = partial(output_of, self)
         self._held: dict[Key, Held] = {}
-        self._holding = asyncio.Event()  # is there any?
+        self._lease_watch = LeaseWatch(lambda: [held.attempt for held in self._held.values()])
         client.leases = self._leases = Leases()
         self._lease_s = host.config.dispatch.lease_s
         self._ahead = Ahead(host.config.dispatch.ahead_s)
@@ -103,12 +103,16 @@ class DispatcherLine:
         self._drained = self._ending = False
         self.summary: Json | None = None  # of the queue, for `lbctl status`
 
+    @property
+    def spool(self) -> Spool:
+        return self._client.spool
+
     async def run(self) -> None:
         keep_days = self._host.config.dispatch.output_keep_days
         if not self._held:  # of what was taken over, the leases are watched whatever the LIM says
             await self._client.has_queue.wait()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch_leases(), name="leases")
+            group.create_task(self._lease_watch.run(), name="leases")
             group.create_task(SpoolCare(self.spool, keep_days, self).run(), name="spool")
             group.create_task(self._beside(), name="files of queued jobs")
             while True:
@@ -236,7 +240,7 @@ class DispatcherLine:
 
     def _hold(self, key: Key, attempt: Attempt, end: pb.AttemptReport | None = None) -> None:
         self._held[key] = Held(attempt, end, attempt.start.ByteSize())
-        self._holding.set()
+        self._lease_watch.changed(is_any_held=True)
         self._names.add(attempt.id)
 
     def _turn_away(self, start: pb.Start, phase: str, reason: str) -> None:
@@ -287,8 +291,7 @@ class DispatcherLine:
         if held is not None and held.attempt.execution.is_reported:
             del self._held[key]
             self._names.discard(held.attempt.id)
-            if not self._held:
-                self._holding.clear()
+            self._lease_watch.changed(is_any_held=bool(self._held))
 
     # From one LBM to the next
 
@@ -343,19 +346,6 @@ class DispatcherLine:
     def alive(self, job: str, attempt: int) -> bool:
         held = self._held.get((JobId(job), attempt))
         return held is not None and not held.attempt.execution.is_reported
-
-    # Time
-
-    async def _watch_leases(self) -> None:
-        while True:
-            await self._holding.wait()
-            now_s = clock_s()
-            for held in list(self._held.values()):
-                until_s = held.attempt.execution.timers.get(Timer.LEASE)
-                if until_s is not None and until_s <= now_s:
-                    job_log.warning(held.attempt.shown, "its lease has expired, ending it")
-                    held.attempt.feed(e.Tick())
-            await asyncio.sleep(WATCH_S)
 
     def held_jobs(self) -> set[str]:
         return {job for job, _ in self._held}

@@ -39,7 +39,8 @@ FOR_EVER_S = float("inf")
 class KnownAttempts(Protocol):
     """Those of the queue on this host."""
 
-    spool: Spool
+    @property
+    def spool(self) -> Spool: ...
 
     def alive(self, job: str, number: int) -> bool: ...
 

@@ -7,9 +7,6 @@ incarnation, answers so, and the sender says Hello again: that mends whatever wa
 is alive keeps its name: a later one at another address is refused. One that was restarted has a
 higher incarnation; if its clock was set back meanwhile, it learns the one known and goes above it.
 
-A host that joins has one address in its configuration, of a host that may be gone for good by the
-time it is started again. So it also greets the hosts that it knew before it stopped.
-
 Hosts of the configuration stay in the table for good; joined ones are forgotten when they leave, or
 after `forget_after_s`; a tombstone keeps old gossip from bringing them back. Any host may tell of
 others, which may not exist: one that speaks for itself takes the place of one that never has.
@@ -24,6 +21,7 @@ from lbd.lim.core import messages as m
 from lbd.lim.core.broadcast import timeout_s
 from lbd.lim.core.events import Action, Log, Send, Stop
 from lbd.lim.core.table import NEVER, Table
+from lbd.lim.core.ways_in import WaysIn
 from lbd.model import HostId, HostState
 
 FIRST_ASKED = 3  # hosts that a newcomer asks for the members, best-ranked first
@@ -35,16 +33,11 @@ GREETED_LATER = 8  # and each keep-alive after that, until every host has answer
 
 
 class Membership:
-    def __init__(
-        self, me: m.Member, table: Table, join_target: str, now_s: float,
-        remembered: Iterable[m.Member] = (),  # before we stopped
-    ) -> None:  # fmt: skip
+    def __init__(self, me: m.Member, table: Table, ways_in: WaysIn, now_s: float) -> None:
         self.me = me
         self.accepted = False  # some host has taken us in
         self._table = table
-        self._join_target = join_target
-        self._joined_by = HostId("")  # who answered there
-        self._remembered = {member.name: member for member in remembered}
+        self._ways_in = ways_in
         self._started_at_s = now_s
         self._tombstones: dict[HostId, int] = {}
         self._members_asked_at_s = NEVER
@@ -82,15 +75,9 @@ class Membership:
         return actions + self.join_again() + self._greet_remembered(GREETED_FIRST)
 
     def join_again(self) -> list[Action]:
-        """Knock at the configured address while nobody has taken us in.
-
-        And while the host that did is gone: when it is back it may know nobody, as no
-        configuration names us, and it may be all that holds the others together.
-        """
-        entry = self._table.entries.get(self._joined_by)
-        if not self._join_target or (self.accepted and entry is not None and not entry.left):
+        if not self._ways_in.is_open(self._table.entries, accepted=self.accepted):
             return []
-        return [self._send(HostId(""), self._join_target, m.Hello(self.me, wants_members=True))]
+        return [self._send(HostId(""), self._ways_in.target, m.Hello(self.me, wants_members=True))]
 
     def greet_again(self, now_s: float, rng: Random) -> list[Action]:
         """Say Hello to some that have not answered one, or that we do not hear any more.
@@ -112,22 +99,15 @@ class Membership:
         return hellos + self._greet_remembered(GREETED_LATER)
 
     def _greet_remembered(self, count: int) -> list[Action]:
-        """Those that nobody has told us of: each again and again while nobody has taken us in, and
-        once more after that, or two parts of a cluster might each think that they are all of it."""
-        missing = [m for name, m in self._remembered.items() if name not in self._table.entries]
-        self._remembered = {member.name: member for member in missing}
-        for member in missing[:count]:
-            del self._remembered[member.name]
-            if not self.accepted:
-                self._remembered[member.name] = member  # behind all others
-        return [self.hello(member, wants_members=not self.accepted) for member in missing[:count]]
+        members = self._ways_in.take(count, self._table.entries, accepted=self.accepted)
+        return [self.hello(member, wants_members=not self.accepted) for member in members]
 
     def hello_answered(self, name: HostId, to: HostId) -> None:
         """`to`: "" if it was sent to the configured address, whoever is there."""
         self.accepted = True
         self._greeted.add(name)
         if not to:
-            self._joined_by = name
+            self._ways_in.answered(name)
 
     def hello(self, member: m.Member, wants_members: bool) -> Send:
         return self._send(member.name, member.lim_target, m.Hello(self.me, wants_members))
@@ -295,7 +275,7 @@ class Membership:
             fresh = now_s - self._started_at_s < self._table.params.down_after_s
             if fresh and len(self._name_taken) >= min(2, max(1, len(self._table.entries) - 1)):
                 return [Stop(f"{ack.error}; give this host another host.name")]
-        text = f"refused by {name or self._join_target}: {ack.error}"
+        text = f"refused by {name or self._ways_in.target}: {ack.error}"
         return [Log(text, warning=True, peer=name)]
 
 

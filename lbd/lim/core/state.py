@@ -27,6 +27,7 @@ from lbd.lim.core.reservations import Reservations
 from lbd.lim.core.settings import InForce, as_set, in_force, obeyed, retuned
 from lbd.lim.core.signed import lacking, merged, signed_by
 from lbd.lim.core.table import Table
+from lbd.lim.core.ways_in import WaysIn
 from lbd.load.index import fade_s
 from lbd.model import HostId, LoadVector, Queues
 from lbd.policy.registry import POLICIES
@@ -64,9 +65,8 @@ class LimState:
         self.table.set_params(lim, fading_s, self.settings.drains)
         for member in identity.others:
             self.table.add(member, listed=True, now_s=now_s)
-        self.membership = Membership(
-            identity.me, self.table, identity.join_target, now_s, identity.remembered
-        )
+        ways_in = WaysIn(identity.join_target, identity.remembered)
+        self.membership = Membership(identity.me, self.table, ways_in, now_s)
         self.reservations = Reservations(self.table, rng)
         self.placer = Placer(self.table, self.reservations, rng)
         self.lbm = e.LbmStatus(accepting=False)

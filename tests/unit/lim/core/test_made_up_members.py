@@ -10,6 +10,7 @@ from lbd.lim.core import messages as m
 from lbd.lim.core.events import Send
 from lbd.lim.core.membership import GREETED_FIRST, GREETED_LATER, Membership, told_of
 from lbd.lim.core.table import Table
+from lbd.lim.core.ways_in import WaysIn
 from lbd.model import HostId
 from lbd.testing.builders import member, sample
 
@@ -22,7 +23,7 @@ def ours():
     me = member("h1")
     table = Table(me, LimConfig(max_hosts=ROOM), 4.0, now_s=0.0)
     table.add(member("h2"), listed=True, now_s=0.0)
-    made = Membership(me, table, "", 0.0)
+    made = Membership(me, table, WaysIn(""), 0.0)
     assert made.hello_from(m.Hello(member("h3"), False), 1.0)[0] is None
     return made
 
@@ -46,7 +47,7 @@ def test_hosts_heard_of_are_greeted_a_few_at_a_time():
     """Each greeting is a connection, to an address that the teller chose."""
     me = member("h1")
     table = Table(me, LimConfig(max_hosts=2000), 4.0, now_s=0.0)
-    ours = Membership(me, table, "", 0.0)
+    ours = Membership(me, table, WaysIn(""), 0.0)
     at_once = ours.members_from(made_up(1000), 2.0)
     assert [type(action) for action in at_once] == [Send] * GREETED_FIRST
     assert ours.members_from(made_up(1000), 3.0) == []  # they are known by now
