@@ -86,6 +86,9 @@ class DispatchConfig(Section):
     # them, and those of one host nine tenths. Each takes some 120 bytes as long as it only waits,
     # 360 if it is held, 300 if its name is its own.
     max_jobs: int = within(1_000_000, 1, 1 << 40)
+    # what all jobs on record may take of the ledger: their commands, environments and inputs. One
+    # user may have as much of it, and of the disk, as is left for all others.
+    ledger_bytes: int = within(32 << 30, 1 << 20, 1 << 50)
     max_array: int = within(100_000, 1, 10_000_000)  # tasks of one array, at most
     max_input_bytes: int = within(4 << 20, 0, 11 << 20)  # standard input of a queued job
     # output of an attempt, standard output and error each: of more the middle is dropped

@@ -23,6 +23,7 @@ class QueueRoom:
         self._dependents = dispatcher.life.dependents
         self._most_conditions = conditions_most(dispatcher.config.dispatch)
         self._most = dispatcher.config.dispatch.max_jobs
+        self._ledger, self._most_bytes = dispatcher.ledger, dispatcher.config.dispatch.ledger_bytes
         self._coming: Counter[str] = Counter()  # jobs on their way to the ledger
         self._coming_of_user: Counter[str] = Counter()
         self._coming_of_host: Counter[str] = Counter()
@@ -59,6 +60,10 @@ class QueueRoom:
             more = conditions + self._coming_conditions[user]
             if why := self._dependents.why_not(user, sent.origin, more, self._most_conditions):
                 return why
+        if isinstance(sent, Submission):
+            whose, disk = (user, sent.origin, bytes_of(sent)), self._ledger.disk()
+            if why := self._ledger.room.why_not(*whose, self._most_bytes, disk):
+                return why
         has_target = sent.target is not None or sent.deadline is not None
         return self._targets.why_not(user, sent.origin) if has_target and is_new else ""
 
@@ -74,8 +79,13 @@ class QueueRoom:
         )  # fmt: skip
         for coming, key, count in places:
             coming[key] += count
+        user, size_bytes = self._user(sent), bytes_of(sent)
+        self._ledger.room.take(user, sent.origin, size_bytes)
         try:
             yield
+        except LbdError:
+            self._ledger.room.take(user, sent.origin, -size_bytes)
+            raise
         finally:
             for coming, key, count in places:
                 coming[key] -= count
@@ -84,6 +94,11 @@ class QueueRoom:
 
     def _user(self, sent: Submission | JobRow) -> str:
         return share_of(sent.user, sent.uid, by_uid=self._by_uid)
+
+
+def bytes_of(sent: Submission) -> int:
+    """On record."""
+    return len(sent.command) + len(sent.spec)
 
 
 def conditions_of(sent: Submission) -> int:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from lbd.dispatch.core.discipline import QueuedJob, Target
+from lbd.dispatch.core.ledger_room import Disk, LedgerRoom, OnRecord
 from lbd.dispatch.core.records import Record
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, HostId, JobId, JobState
@@ -315,9 +316,12 @@ class Wanted:
     tasks: tuple[tuple[int, Runs], ...] = ()
 
 
+Weight = Literal["jobs", "bytes"]
+
+
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Of users with more jobs on record than their share: the first that is kept."""
+    """Of users with more on record than their share: the first job that is kept."""
 
     who: str  # the column that tells users apart
     first_kept: tuple[tuple[object, int], ...] = ()
@@ -326,6 +330,7 @@ class Excess:
 class Ledger(Protocol):
     """What was awaited is on disk, and outlives whatever happens to us. Raises LedgerTrouble."""
 
+    room: LedgerRoom
     trouble: str  # why changes cannot be recorded just now, "" if they can
 
     async def live(self, after: int = 0, limit: int | None = None) -> list[JobRow]:
@@ -363,8 +368,18 @@ class Ledger(Protocol):
         otherwise than well."""
         ...
 
-    async def excess(self, keep: int, *, by_uid: bool) -> Excess:
-        """What users have on record above an even share of `keep` jobs."""
+    async def on_record(self, *, by_uid: bool) -> list[OnRecord]:
+        """What is on record, by user and host."""
+        ...
+
+    async def excess(
+        self, found: Sequence[OnRecord], weight: Weight, keep: int, *, by_uid: bool
+    ) -> Excess:
+        """What of it is above an even share of `keep` jobs, or bytes."""
+        ...
+
+    def disk(self) -> Disk | None:
+        """Where it is; None if that is not known."""
         ...
 
     async def forget(self, before_unix_s: float, excess: Excess, limit: int) -> int:

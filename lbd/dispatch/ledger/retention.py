@@ -2,56 +2,87 @@
 
 import asyncio
 import time
+from collections import Counter
+from collections.abc import Sequence
 
 from lbd.config.dispatch import DispatchConfig
-from lbd.dispatch.core.ledger_rows import Excess, Ledger
+from lbd.dispatch.core.ledger_room import OnRecord
+from lbd.dispatch.core.ledger_rows import Excess, Ledger, Weight
 from lbd.dispatch.core.shares import even_share
 from lbd.dispatch.ledger.work import VALUES_MAX, Ask, Many, Work, marks, whole
 
 FORGET_AT_ONCE, FORGET_PAUSE_S = 1000, 0.2
 DAY_S = 86400.0
+BYTES = "(LENGTH(command) + LENGTH(spec))"
+# How much a submission is of the share, and the first job that is kept where `upto` passes it.
+WEIGHTS: dict[Weight, tuple[str, str]] = {
+    "jobs": ("jobs", "first_job + upto - {share}"),
+    "bytes": (BYTES, "first_job + jobs"),
+}
 
 
 async def clean_up(ledger: Ledger, own: DispatchConfig, *, by_uid: bool) -> None:
     """Deletes ended jobs after their retention time, and those above each user's share; in
     portions, with others' changes in between. Raises LedgerTrouble."""
-    excess = await ledger.excess(own.jobs_keep, by_uid=by_uid)
-    before_unix_s = time.time() - own.jobs_keep_days * DAY_S
-    count = FORGET_AT_ONCE
-    while count == FORGET_AT_ONCE:
-        count = await ledger.forget(before_unix_s, excess, FORGET_AT_ONCE)
-        await asyncio.sleep(FORGET_PAUSE_S)
+    found = await ledger.on_record(by_uid=by_uid)
+    ledger.room.counted(found)
+    ended_bytes = ledger.room.ended_bytes(own.ledger_bytes, ledger.disk())
+    keep: dict[Weight, int] = {"jobs": own.jobs_keep, "bytes": ended_bytes}
+    for weight, most in keep.items():
+        excess = await ledger.excess(found, weight, most, by_uid=by_uid)
+        before_unix_s = time.time() - own.jobs_keep_days * DAY_S
+        count = FORGET_AT_ONCE
+        while count == FORGET_AT_ONCE:
+            count = await ledger.forget(before_unix_s, excess, FORGET_AT_ONCE)
+            await asyncio.sleep(FORGET_PAUSE_S)
 
 
-def excess(keep: int, *, by_uid: bool) -> Work[Excess]:
-    """If there are more jobs than `keep`: of each user with more than an even share of it, the
-    first job that is kept. Whatever a user submits thus pushes out that user's own past alone.
+def on_record(*, by_uid: bool) -> Work[list[OnRecord]]:
+    who = column(by_uid=by_uid)
+    rows = yield Ask(
+        f"SELECT {who}, origin, CAST(SUM(jobs) AS BIGINT), CAST(SUM({BYTES}) AS BIGINT)"  # noqa: S608  # a column
+        f" FROM submissions GROUP BY {who}, origin"
+    )
+    return [
+        OnRecord(key, f"uid {key}" if by_uid else str(key), str(origin), whole(jobs), whole(size))
+        for key, origin, jobs, size in rows
+    ]
+
+
+def excess(found: Sequence[OnRecord], weight: Weight, keep: int, *, by_uid: bool) -> Work[Excess]:
+    """If there is more than `keep`: of each user with more than an even share of it, the first job
+    that is kept. Whatever a user submits thus pushes out that user's own past alone.
 
     It goes by submissions, of which there are fewer: one that is forgotten in part, and jobs that
-    have not ended, count in full. Jobs of a ledger that did not keep uids are nobody's.
+    have not ended, count in full.
     """
-    who = "uid" if by_uid else '"user"'
-    sizes = yield Ask(
-        f"SELECT {who}, CAST(SUM(jobs) AS BIGINT) FROM submissions"  # noqa: S608  # a column
-        f" WHERE {who} IS NOT NULL GROUP BY {who}"
-    )
-    share = even_share((whole(size) for _, size in sizes), keep)
+    who, sizes = column(by_uid=by_uid), Counter[object]()
+    for one in found:
+        if one.who is not None:
+            sizes[one.who] += one.jobs if weight == "jobs" else one.size_bytes
+    share = even_share(sizes.values(), keep)
     if share is None:
         return Excess(who)
-    found: list[tuple[object, int]] = []
-    over = [user for user, size in sizes if whole(size) > share]
+    amount, first_kept = WEIGHTS[weight]
+    kept: list[tuple[object, int]] = []
+    over = [user for user, size in sizes.items() if size > share]
     for at in range(0, len(over), VALUES_MAX):
         some = over[at : at + VALUES_MAX]
         rows = yield Ask(
-            "SELECT who, CAST(MAX(first_job + upto - ?) AS BIGINT) FROM"  # noqa: S608  # a column
-            f" (SELECT {who} AS who, first_job,"
-            f" SUM(jobs) OVER (PARTITION BY {who} ORDER BY id DESC) AS upto"
+            f"SELECT who, CAST(MAX({first_kept.format(share=share)}) AS BIGINT) FROM"  # noqa: S608  # columns
+            f" (SELECT {who} AS who, first_job, jobs,"
+            f" SUM({amount}) OVER (PARTITION BY {who} ORDER BY id DESC) AS upto"
             f" FROM submissions WHERE {who} IN ({marks(some)})) AS latest"
-            " WHERE upto > ? GROUP BY who",
-            (share, *some, share),
+            f" WHERE upto > {share} GROUP BY who",
+            some,
         )
-        found += [(user, whole(first)) for user, first in rows]
-    return Excess(who, tuple(found))
+        kept += [(user, whole(first)) for user, first in rows]
+    return Excess(who, tuple(kept))
+
+
+def column(*, by_uid: bool) -> str:
+    """That tells users apart."""
+    return "uid" if by_uid else '"user"'
 
 
 def forget(before_unix_s: float, excess: Excess, limit: int) -> Work[int]:

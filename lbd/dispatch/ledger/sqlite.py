@@ -6,6 +6,7 @@ Questions are answered from a second connection in a thread of its own; they nev
 import asyncio
 import contextlib
 import logging
+import os
 import queue
 import sqlite3
 import threading
@@ -13,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from lbd.dispatch.core.ledger_room import Disk
 from lbd.dispatch.core.ledger_rows import Excess, LedgerTrouble
 from lbd.dispatch.ledger.schema import STEPS, VERSION
 from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle, steps
@@ -57,6 +59,14 @@ class SqliteLedger(Store):
         await asyncio.to_thread(self._writer.join)
         self._reading.shutdown()
         self._reader.close()
+
+    def disk(self) -> Disk | None:
+        try:
+            found = os.statvfs(self._path)
+        except OSError:
+            return None
+        block_bytes = found.f_frsize
+        return Disk(found.f_bavail * block_bytes, found.f_blocks * block_bytes)
 
     async def forget(self, before_unix_s: float, excess: Excess, limit: int) -> int:
         count = await super().forget(before_unix_s, excess, limit)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from lbd.dispatch.core.ledger_room import Disk, LedgerRoom, OnRecord
 from lbd.dispatch.core.ledger_rows import (
     Accepted,
     AttemptRow,
@@ -26,6 +27,7 @@ from lbd.dispatch.core.ledger_rows import (
     SubmissionRange,
     Tally,
     Wanted,
+    Weight,
 )
 from lbd.dispatch.core.records import Changed, Ending, Record
 from lbd.dispatch.ledger import array_work, retention, work
@@ -59,6 +61,7 @@ class Store(ABC):
 
     def __init__(self) -> None:
         self.counts = LedgerCounts()
+        self.room = LedgerRoom()
 
     @abstractmethod
     async def _read(self, make: MakeWork[Result]) -> Result:
@@ -109,8 +112,16 @@ class Store(ABC):
         await request.done
         self.counts.note(changes)
 
-    async def excess(self, keep: int, *, by_uid: bool) -> Excess:
-        return await self._read(lambda: retention.excess(keep, by_uid=by_uid))
+    async def on_record(self, *, by_uid: bool) -> list[OnRecord]:
+        return await self._read(lambda: retention.on_record(by_uid=by_uid))
+
+    async def excess(
+        self, found: Sequence[OnRecord], weight: Weight, keep: int, *, by_uid: bool
+    ) -> Excess:
+        return await self._read(lambda: retention.excess(found, weight, keep, by_uid=by_uid))
+
+    def disk(self) -> Disk | None:
+        return None
 
     async def forget(self, before_unix_s: float, excess: Excess, limit: int) -> int:
         count = await self._ask(lambda: retention.forget(before_unix_s, excess, limit))

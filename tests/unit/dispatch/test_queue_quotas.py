@@ -1,10 +1,13 @@
 """No user, and no host, takes the whole queue."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from lbd.config.schema import Config, DispatchConfig, UsersConfig
+from lbd.dispatch.core.ledger_room import Disk
+from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.core.targets.arrays import ARRAYS_OF_HOST, ARRAYS_OF_USER
 from lbd.process.boot_clock import clock_s
 from tests.unit.dispatch.services import asking, opened
@@ -155,3 +158,29 @@ async def test_jobs_of_one_user_wait_for_so_many_others_and_no_more(tmp_path):
         assert await submitted(world, 1, **hundred) == ""
         await world.act(selectors=["101"], user="ann", uid=1001, verb="kill")
         assert await submitted(world, 9, **hundred) == ""
+
+
+async def test_a_user_who_fills_the_ledger_leaves_room_for_others(world, monkeypatch):
+    """One user's submissions of megabytes filled the disk, and then nobody could submit."""
+    disk = Disk(10_000, 20_000)
+    monkeypatch.setattr(world.ledger, "disk", lambda: disk)
+    assert await submitted(world, 1) == ""
+    room = world.ledger.room
+    (of_one,) = {size for size in room._of_user.values() if size}
+    room.take("ann", "h2", 9000 - of_one)
+    said = await submitted(world, 1)
+    assert said.startswith("the jobs of ann on record take ")
+    assert await submitted(world, 1, user="bob", uid=1002) == ""
+    disk = Disk(1000, 20_000)
+    assert "is full" in await submitted(world, 1, user="bob", uid=1002, origin="h3")
+
+
+async def test_what_is_refused_takes_no_room(world, monkeypatch):
+    async def fails(*_):
+        raise LedgerTrouble("no")
+
+    monkeypatch.setattr(world.ledger, "submit", fails)
+    for _ in range(3):
+        with contextlib.suppress(LedgerTrouble):
+            await submitted(world, 1)
+    assert not any(world.ledger.room._of_user.values())

@@ -14,6 +14,11 @@ __all__ = ["ledger"]
 NOBODY = Excess("uid")  # has more than their share
 
 
+async def excess_of(ledger, weight, keep, *, by_uid=False):
+    found = await ledger.on_record(by_uid=by_uid)
+    return await ledger.excess(found, weight, keep, by_uid=by_uid)
+
+
 async def test_old_ends_are_forgotten_and_ids_never_come_back(ledger):
     for _ in range(3):
         await ledger.submit(submission(), 1.0)
@@ -31,7 +36,7 @@ async def test_of_ended_jobs_only_the_last_are_kept(ledger):
     await ledger.submit(submission(first_index=0, count=10), 1.0)
     for name in ("1", "3", "9"):
         await ledger.record([changed(name, JobState.DONE, attempt=0)], 10.0)
-    excess = await ledger.excess(5, by_uid=False)
+    excess = await excess_of(ledger, "jobs", 5)
     assert await ledger.forget(0.0, excess, 1) == 1
     assert await ledger.forget(0.0, excess, 100) == 1
     assert await ledger.forget(0.0, excess, 100) == 0
@@ -52,9 +57,31 @@ async def test_who_has_most_on_record_loses_their_own_oldest_and_nobody_elses(le
     await ledger.record(
         [changed(job, JobState.CANCELLED, Fate.CANCELLED, attempt=0) for job in ended], 10.0
     )
-    excess = await ledger.excess(10, by_uid=by_uid)
+    excess = await excess_of(ledger, "jobs", 10, by_uid=by_uid)
     assert [first for _, first in excess.first_kept] == [21]
     assert await ledger.forget(0.0, excess, 100) == 18
     kept = await ledger.find(Wanted(ended_too=True))
     assert [row.id for row in kept] == [1, 2, *range(21, 30)]
-    assert (await ledger.excess(29, by_uid=by_uid)).first_kept == ()
+    assert (await excess_of(ledger, "jobs", 29, by_uid=by_uid)).first_kept == ()
+
+
+@pytest.mark.parametrize("by_uid", [False, True])
+async def test_who_has_most_bytes_on_record_loses_their_own_oldest(ledger, by_uid):
+    small = replace(submission("ann", uid=1), spec=b"x" * 10)
+    large = replace(small, user="eve", uid=2, spec=b"x" * 1000, count=2, first_index=1)
+    for one in (small, large, large, large, small):
+        await ledger.submit(one, 1.0)  # jobs 1, 2 to 3, 4 to 5, 6 to 7, 8
+    ended = [str(job) for job in range(1, 9)]
+    await ledger.record([changed(job, JobState.DONE, Fate.DONE, attempt=0) for job in ended], 10.0)
+    found = await ledger.on_record(by_uid=by_uid)
+    bytes_each = len(small.command) + 1000
+    assert sorted((one.user, one.origin, one.jobs, one.size_bytes) for one in found) == sorted([
+        ("uid 1" if by_uid else "ann", "h1", 2, 2 * (len(small.command) + 10)),
+        ("uid 2" if by_uid else "eve", "h1", 6, 3 * bytes_each),
+    ])  # fmt: skip
+    excess = await excess_of(ledger, "bytes", 2200, by_uid=by_uid)
+    assert [first for _, first in excess.first_kept] == [4]
+    assert await ledger.forget(0.0, excess, 100) == 2
+    kept = await ledger.find(Wanted(ended_too=True))
+    assert [row.id for row in kept] == [1, *range(4, 9)]
+    assert (await excess_of(ledger, "bytes", 2200, by_uid=by_uid)).first_kept == ()

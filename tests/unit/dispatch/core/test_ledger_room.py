@@ -1,0 +1,62 @@
+"""No user fills the ledger's disk, and nobody takes what the jobs that are there need."""
+
+import pytest
+
+from lbd.dispatch.core.ledger_room import RESERVE_BYTES_MAX, Disk, LedgerRoom, OnRecord
+
+MIB, GIB = 1 << 20, 1 << 30
+LIMIT = 100 * GIB
+
+
+def filled(room, user, origin, disk, size_bytes=MIB):
+    """How much one user has on record in the end, who asks until they are refused."""
+    taken = 0
+    while not room.why_not(user, origin, size_bytes, LIMIT, Disk(disk[0] - taken, disk[1])):
+        room.take(user, origin, size_bytes)
+        taken += size_bytes
+    return taken
+
+
+def test_a_user_leaves_as_much_as_they_have():
+    room, size = LedgerRoom(), 1000 * MIB
+    first = filled(room, "eve", "h1", (size, size))
+    assert first == pytest.approx((size - size // 20) / 2, abs=2 * MIB)
+    left = size - first
+    second = filled(room, "ann", "h2", (left, size))
+    assert second == pytest.approx(first / 2, abs=2 * MIB)
+    assert "the jobs of eve on record take 475" in room.why_not(
+        "eve", "h3", MIB, LIMIT, Disk(left - second, size)
+    )
+
+
+def test_the_users_of_one_host_leave_a_quarter():
+    room, size = LedgerRoom(), 1000 * MIB
+    free = size
+    for number in range(50):
+        free -= filled(room, f"u{number}", "h1", (free, size))
+    assert size - free == pytest.approx(0.75 * 0.95 * size, abs=5 * MIB)
+    assert "the jobs of h1 on record" in room.why_not("new", "h1", MIB, LIMIT, Disk(free, size))
+    assert not room.why_not("new", "h2", MIB, LIMIT, Disk(free, size))
+
+
+def test_the_last_of_the_disk_is_for_the_jobs_that_are_there():
+    room = LedgerRoom()
+    assert "is full" in room.why_not("ann", "h1", MIB, LIMIT, Disk(RESERVE_BYTES_MAX, 100 * GIB))
+    assert not room.why_not("ann", "h1", MIB, LIMIT, Disk(RESERVE_BYTES_MAX + 3 * MIB, 100 * GIB))
+
+
+def test_where_nothing_is_known_of_the_disk_the_limit_alone_counts():
+    room = LedgerRoom()
+    assert not room.why_not("ann", "h1", 5 * MIB, 10 * MIB, None)
+    assert "on record take 0 " in room.why_not("ann", "h1", 6 * MIB, 10 * MIB, None)
+    room.take("ann", "h1", 10 * MIB)
+    assert "is full" in room.why_not("bob", "h2", 1, 10 * MIB, None)
+
+
+def test_what_the_ledger_says_takes_the_place_of_what_was_known():
+    room = LedgerRoom()
+    room.take("ann", "h1", 90 * GIB)
+    room.counted([OnRecord(1, "ann", "h1", 3, 1 * GIB), OnRecord(2, "bob", "h1", 1, 2 * GIB)])
+    assert not room.why_not("ann", "h1", 40 * GIB, LIMIT, None)
+    assert room.ended_bytes(LIMIT, None) == LIMIT // 2
+    assert room.ended_bytes(LIMIT, Disk(7 * GIB + RESERVE_BYTES_MAX, 100 * GIB)) == 5 * GIB
