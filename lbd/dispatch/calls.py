@@ -14,8 +14,7 @@ import grpc
 import grpc.aio
 
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
-from lbd.dispatch.host_connection import AT_ONCE_S, TURNS_MIN
-from lbd.local.rate_limit import TURN_BYTES, Rates
+from lbd.local.call_rates import CallRates
 from lbd.local.turns import Turns
 from lbd.net.transport import HOST_HEADER, Trust
 
@@ -24,23 +23,16 @@ if TYPE_CHECKING:  # generic in the stubs only
 
     Context = grpc.aio.ServicerContext[bytes, bytes]
 
-# A submission brings its job's standard input, and costs the dispatcher a write to the disk: less
-# than to hear as much on a line.
-CHEAPER = 16
 SELECTOR_BYTES = 256  # what one of a question counts as: by default, half of a core a host at most
-PATIENCE_S = 8.0  # less than who asks waits for an answer
 LONG_AT_ONCE = 8  # questions of one host whose answers may be long
 LONG_OF_USER = 2  # and of one of its users: others' are not to wait for them
-FOR_EVER_S = float("inf")
 Answer = TypeVar("Answer")
 
 
 class Calls:
     def __init__(self, trust: Trust, bytes_per_s: int) -> None:
         self._trust = trust
-        self._turn_bytes = CHEAPER * TURN_BYTES
-        per_s = bytes_per_s / TURN_BYTES
-        self._rates = Rates(per_s, AT_ONCE_S * per_s)
+        self._rates = CallRates(bytes_per_s)
         self.requeueing = asyncio.Lock()
         self._long_of_user, self._long_of_host = Turns(LONG_OF_USER), Turns(LONG_AT_ONCE)
 
@@ -56,13 +48,11 @@ class Calls:
 
     def answered(self, host: str, size_bytes: int) -> None:
         """Charges the size of an answer to the host's next calls."""
-        turns = size_bytes / self._turn_bytes
-        self._rates.turn_s(host, time.monotonic(), FOR_EVER_S, turns)
+        self._rates.answered(host, size_bytes, time.monotonic())
 
     async def turn(self, host: str, size_bytes: int, context: "Context") -> None:
         """Waits for it; aborts the call of a host that would have to wait for too long."""
-        turns = max(TURNS_MIN, size_bytes / self._turn_bytes)
-        wait_s = self._rates.turn_s(host, time.monotonic(), PATIENCE_S, turns)
+        wait_s = self._rates.wait_s(host, size_bytes, time.monotonic())
         if wait_s is None:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,

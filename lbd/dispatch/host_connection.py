@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 
 import grpc.aio
 
+from lbd.local.call_rates import AT_ONCE_S, TURNS_MIN
 from lbd.local.rate_limit import TURN_BYTES, Rates
 from lbd.net.gen import dispatch_pb2 as pb
 
@@ -26,7 +27,6 @@ OPENING_BYTES = 1 << 14  # what it counts as to open a line
 # What a host says: dispatch.host_bytes_per_s and four times that at once. By default that takes a
 # fifth of a core; and a thousand messages a second, however short. That is many times what one says
 # that runs the shortest jobs.
-AT_ONCE_S, TURNS_MIN = 4, 1 / 16
 REPORT_BYTES = 128  # what each report in a message counts as: it may be shorter, but is recorded
 
 

@@ -18,6 +18,7 @@ from lbd.lbm.core.leases import Leases
 from lbd.lbm.queue.departures import Departures
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.session.cluster import Cluster
+from lbd.local.call_rates import USER_SHARE, CallRates
 from lbd.local.json_socket import JsonClient
 from lbd.local.time_share import TimeShares
 from lbd.model import target_of
@@ -80,6 +81,7 @@ class DispatcherClient:
         self.leases = Leases()  # of the attempts here: those of the line that renews them
         self.departures = Departures(self)
         self._read_shares = TimeShares(READ_SHARE)
+        self._user_rates = CallRates(USER_SHARE * own.host_bytes_per_s)
         self.own_logs: Logs | None = None  # of this host's spool, which nobody need be asked for
         self._doubted = ""  # a host whose dispatcher did not answer last: others are asked first
         self._lost_s: float | None = time.monotonic()  # since when it is away; maybe not yet there
@@ -230,13 +232,25 @@ class DispatcherClient:
         self, method: str, request: Message, kind: type[Reply], timeout_s: float = ASK_S
     ) -> Reply:
         channel, data = await self._channel(), request.SerializeToString()
+        user = str(getattr(request, "user", ""))
+        await self._turn(user, len(data))
         try:
             answer = await ask(channel, SERVICE + method, data, self._peers.metadata, timeout_s)
             reply = kind.FromString(answer)
         except (Unanswered, DecodeError) as problem:
             raise self._unavailable(problem) from None
+        self._user_rates.answered(user, len(answer), time.monotonic())
         self.leads(self.leader)
         return reply
+
+    async def _turn(self, user: str, size_bytes: int) -> None:
+        """Others of this host are not to wait for what one of its users asks. Raises
+        Unavailable."""
+        wait_s = self._user_rates.wait_s(user, size_bytes, time.monotonic())
+        if wait_s is None:
+            raise Unavailable(f"{user} asks the queue for too much at once; ask again later")
+        if wait_s:
+            await asyncio.sleep(wait_s)
 
     def _unavailable(self, problem: Exception) -> Unavailable:
         self.doubt()

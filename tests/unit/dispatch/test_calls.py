@@ -11,13 +11,14 @@ from lbd.config.schema import Config
 from lbd.dispatch import calls
 from lbd.dispatch.calls import Calls
 from lbd.dispatch.predictions import Predictions
+from lbd.local.call_rates import CHEAPER, TURNS_MIN
 from lbd.local.rate_limit import TURN_BYTES
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.dispatch import services
 from tests.unit.dispatch.services import Trust, opened
 
 RATE = 1 << 16
-AT_ONCE = int(4 * RATE / TURN_BYTES / calls.TURNS_MIN)  # of the shortest questions
+AT_ONCE = int(4 * RATE / TURN_BYTES / TURNS_MIN)  # of the shortest questions
 METHODS = ("Submit", "Jobs", "Predict", "Act", "Tags", "Status")
 
 
@@ -68,7 +69,7 @@ async def test_a_long_answer_counts_for_what_is_asked_next():
     paced = Calls(Trust(), RATE)
 
     async def long(_data, _context):
-        return bytes(calls.CHEAPER * 4 * RATE)
+        return bytes(CHEAPER * 4 * RATE)
 
     ask = paced.paced(long)
     await ask(b"", Context())
@@ -84,7 +85,7 @@ async def test_jobs_named_in_few_bytes_count_for_what_is_asked_next(tmp_path, me
     config = Config(dispatch=DispatchConfig(host_bytes_per_s=RATE))
     async with opened(tmp_path / "ledger.sqlite", config) as world:
         ask = asking(world.desk, method)
-        count = 4 * calls.CHEAPER * RATE // calls.SELECTOR_BYTES
+        count = 4 * CHEAPER * RATE // calls.SELECTOR_BYTES
         await ask(kind(selectors=["1"] * count).SerializeToString(), Context())
         again = asyncio.create_task(ask(b"", Context()))
         world.trust.name = "h3"

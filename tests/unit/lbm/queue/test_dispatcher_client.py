@@ -76,6 +76,35 @@ async def test_the_clusters_settings_say_where_it_is(tmp_path):
     assert (client.hosts, client.leader, client.has_queue.is_set()) == ((), "", False)
 
 
+async def test_a_user_who_asks_for_too_much_keeps_no_other_waiting(tmp_path, monkeypatch):
+    """Commands of megabytes took all that the dispatcher takes of one host."""
+    own = HostConfig(name="h1", address="10.0.0.1", state_dir=str(tmp_path))
+    queue = DispatchConfig(host="h1", host_bytes_per_s=1 << 16)
+    peers = NoPeers()
+    peers.channel = lambda _host, _target: ClosedChannel()
+    client = DispatcherClient(Config(host=own, dispatch=queue), peers, Lim())
+    asked = []
+
+    async def ask(_channel, _method, data, *_):
+        asked.append(pb.SubmitRequest.FromString(data).user)
+        return b""
+
+    monkeypatch.setattr(dispatcher_client, "ask", ask)
+    large = [pb.SubmitRequest(user="eve", command=[bytes(1 << 20)]) for _ in range(12)]
+    flood = [asyncio.create_task(client.submit(one)) for one in large]
+    await asyncio.sleep(0)
+    await client.submit(pb.SubmitRequest(user="ann", command=[b"true"]))
+    assert asked.count("ann") == 1
+    assert 0 < asked.count("eve") <= 3
+    # What would have to wait for longer than eight seconds is refused at once.
+    refused = [task for task in flood if task.done() and task.exception()]
+    assert len(refused) >= 4
+    assert "eve asks the queue for too much at once" in str(refused[0].exception())
+    for task in flood:
+        task.cancel()
+    await asyncio.gather(*flood, return_exceptions=True)
+
+
 class Closed:
     """A call whose channel is closed under it, as of a host that is revoked: gRPC cancels whoever
     reads."""
