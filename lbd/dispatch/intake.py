@@ -34,6 +34,7 @@ PRIORITY_MAX = 999  # as lbrun has it, up and down
 TEXT_MAX = 255
 KEY_MAX = 200
 EXCLUDED_MAX = 1024
+EXCLUDED_BYTES_MAX, ARRAY_EXCLUDED_BYTES_MAX = 16 << 10, 16 << 20  # each task has them on record
 PATH_BYTES_MAX = 1 << 16
 COMMAND_BYTES_MAX = 4 << 20
 REQUEST_BYTES_MAX = 12 << 20  # the most that lbm.max_request_bytes can be, on any host
@@ -96,6 +97,8 @@ def submission_of(
             f"--after: {len(asked.after)} jobs for each of {sent.count} tasks; {most // sent.count}"
             " is the most for so many: let one job wait for them all, and the array for that one"
         )
+    if fault := fault_of_excluded(sent):
+        raise LbdError(f"-x: {fault}")
     if len(sent.key) > KEY_MAX:
         raise LbdError(f"--idempotency-key: {KEY_MAX} characters at most")
     if sent.priority and not rules.priorities:
@@ -385,6 +388,17 @@ def are_hosts(names: Sequence[str]) -> bool:
     """The ledger keeps several of them with a blank between each two."""
     return len(names) <= EXCLUDED_MAX and all(
         0 < len(name) <= TEXT_MAX and " " not in name for name in names
+    )
+
+
+def fault_of_excluded(sent: Submission) -> str:
+    """Of the hosts that are left out; "" if there is none."""
+    size_bytes = len(sent.barred_text.encode(errors="replace"))
+    most = min(EXCLUDED_BYTES_MAX, ARRAY_EXCLUDED_BYTES_MAX // sent.count)
+    if size_bytes <= most:
+        return ""
+    return f"the names of excluded hosts have {size_bytes} bytes; a job may have {most}" + (
+        f" if it is one of {sent.count}" if sent.count > 1 else ""
     )
 
 

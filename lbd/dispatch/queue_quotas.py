@@ -61,7 +61,7 @@ class QueueRoom:
             if why := self._dependents.why_not(user, sent.origin, more, self._most_conditions):
                 return why
         if isinstance(sent, Submission):
-            whose, disk = (user, sent.origin, bytes_of(sent)), self._ledger.disk()
+            whose, disk = (user, sent.origin, sent.size_bytes), self._ledger.disk()
             if why := self._ledger.room.why_not(*whose, self._most_bytes, disk):
                 return why
         has_target = sent.target is not None or sent.deadline is not None
@@ -79,7 +79,7 @@ class QueueRoom:
         )  # fmt: skip
         for coming, key, count in places:
             coming[key] += count
-        user, size_bytes = self._user(sent), bytes_of(sent)
+        user, size_bytes = self._user(sent), sent.size_bytes
         self._ledger.room.take(user, sent.origin, size_bytes)
         try:
             yield
@@ -94,11 +94,6 @@ class QueueRoom:
 
     def _user(self, sent: Submission | JobRow) -> str:
         return share_of(sent.user, sent.uid, by_uid=self._by_uid)
-
-
-def bytes_of(sent: Submission) -> int:
-    """On record."""
-    return len(sent.command) + len(sent.spec)
 
 
 def conditions_of(sent: Submission) -> int:

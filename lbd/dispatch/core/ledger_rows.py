@@ -67,6 +67,16 @@ class Submission:
     needs: str = ""  # of a host besides slots, as text/needs_words.py writes them
 
     @property
+    def barred_text(self) -> str:
+        """As it is on record with each of its jobs."""
+        return " ".join(self.excluded)
+
+    @property
+    def size_bytes(self) -> int:
+        """On record."""
+        return len(self.command) + len(self.spec) + self.count * len(self.barred_text)
+
+    @property
     def runs(self) -> Runs:
         """All indexes of an array."""
         if self.indexes or self.first_index is None:

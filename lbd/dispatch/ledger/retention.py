@@ -13,11 +13,10 @@ from lbd.dispatch.ledger.work import VALUES_MAX, Ask, Many, Work, marks, whole
 
 FORGET_AT_ONCE, FORGET_PAUSE_S = 1000, 0.2
 DAY_S = 86400.0
-BYTES = "(LENGTH(command) + LENGTH(spec))"
 # How much a submission is of the share, and the first job that is kept where `upto` passes it.
 WEIGHTS: dict[Weight, tuple[str, str]] = {
     "jobs": ("jobs", "first_job + upto - {share}"),
-    "bytes": (BYTES, "first_job + jobs"),
+    "bytes": ("size_bytes", "first_job + jobs"),
 }
 
 
@@ -40,7 +39,7 @@ async def clean_up(ledger: Ledger, own: DispatchConfig, *, by_uid: bool) -> None
 def on_record(*, by_uid: bool) -> Work[list[OnRecord]]:
     who = column(by_uid=by_uid)
     rows = yield Ask(
-        f"SELECT {who}, origin, CAST(SUM(jobs) AS BIGINT), CAST(SUM({BYTES}) AS BIGINT)"  # noqa: S608  # a column
+        f"SELECT {who}, origin, CAST(SUM(jobs) AS BIGINT), CAST(SUM(size_bytes) AS BIGINT)"  # noqa: S608  # a column
         f" FROM submissions GROUP BY {who}, origin"
     )
     return [

@@ -119,5 +119,16 @@ STEPS: tuple[str, ...] = (
     CREATE INDEX submissions_by_uid ON submissions (uid, id, "user", first_job, jobs);
     CREATE INDEX submissions_by_user ON submissions ("user", id, first_job, jobs);
     """,
+    # What each takes with its jobs, so that a user's share of it is known without a look at them.
+    """
+    ALTER TABLE submissions ADD COLUMN size_bytes BIGINT NOT NULL DEFAULT 0;
+    UPDATE submissions SET size_bytes = LENGTH(command) + LENGTH(spec);
+    DROP INDEX submissions_by_uid;
+    DROP INDEX submissions_by_user;
+    CREATE INDEX submissions_by_uid
+        ON submissions (uid, id, "user", first_job, jobs, origin, size_bytes);
+    CREATE INDEX submissions_by_user
+        ON submissions ("user", id, first_job, jobs, origin, size_bytes);
+    """,
 )
 VERSION = len(STEPS)

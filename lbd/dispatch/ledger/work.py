@@ -99,16 +99,16 @@ def insert(sent: Submission, unix_s: float) -> Work[Accepted]:
         'INSERT INTO submissions ("user", origin, name, command, spec, slots, may_restart,'
         " only_host, idempotency_key, first_job, jobs, slots_most, priority, uid, target, deadline,"
         " gang, limit_s, parallelism, sigma, work_s, indexes, at_once, run_after, not_before,"
-        " needs)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " needs, size_bytes)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " RETURNING id",
         (sent.user, sent.origin, sent.name, sent.command, sent.spec, sent.slots,
          int(sent.may_restart), sent.only, sent.key, first, sent.count,
          sent.slots_most, sent.priority, sent.uid, sent.target, sent.deadline, sent.gang,
          sent.limit_s, *(sent.speedup or (None, None)), sent.work_s, runs_text(sent.runs),
-         sent.at_once, sent.after, sent.not_before, sent.needs),
+         sent.at_once, sent.after, sent.not_before, sent.needs, sent.size_bytes),
     )  # fmt: skip
-    submission, barred = whole(rows[0][0]), " ".join(sent.excluded)
+    submission, barred = whole(rows[0][0]), sent.barred_text
     yield Many(
         "INSERT INTO jobs (id, submission, array_index, state, tier, attempt, crashes, barred,"
         " reason, host, submitted, signal, cause, predicted_s)"

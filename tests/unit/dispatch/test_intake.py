@@ -63,6 +63,19 @@ async def test_a_request_in_anothers_name_is_not_queued(world, inner):
     assert await world.ledger.live() == []
 
 
+async def test_excluded_hosts_are_few_for_each_of_many_tasks(world):
+    """They are on record with each: one submission of 250 KB became 25 GB."""
+    names = [f"h{number:03}{'y' * 6}" for number in range(20)]  # 219 bytes with blanks between
+    array = {"is_array": True, "first_index": 1, "excluded": names}
+    assert (await world.submit(asking(**array, count=10_000))).error == ""
+    refused = await world.submit(asking(**array, count=100_000))
+    assert refused.error == (
+        "-x: the names of excluded hosts have 219 bytes; a job may have 167 if it is one of 100000"
+    )
+    alone = await world.submit(asking(excluded=[f"{name}{'z' * 90}" for name in names * 9]))
+    assert alone.error == "-x: the names of excluded hosts have 18179 bytes; a job may have 16384"
+
+
 @pytest.mark.parametrize(
     ("values", "error"),
     [

@@ -74,10 +74,13 @@ async def test_who_has_most_bytes_on_record_loses_their_own_oldest(ledger, by_ui
     ended = [str(job) for job in range(1, 9)]
     await ledger.record([changed(job, JobState.DONE, Fate.DONE, attempt=0) for job in ended], 10.0)
     found = await ledger.on_record(by_uid=by_uid)
-    bytes_each = len(small.command) + 1000
+    assert (small.size_bytes, large.size_bytes) == (
+        len(small.command) + 10,
+        len(small.command) + 1000,
+    )
     assert sorted((one.user, one.origin, one.jobs, one.size_bytes) for one in found) == sorted([
-        ("uid 1" if by_uid else "ann", "h1", 2, 2 * (len(small.command) + 10)),
-        ("uid 2" if by_uid else "eve", "h1", 6, 3 * bytes_each),
+        ("uid 1" if by_uid else "ann", "h1", 2, 2 * small.size_bytes),
+        ("uid 2" if by_uid else "eve", "h1", 6, 3 * large.size_bytes),
     ])  # fmt: skip
     excess = await excess_of(ledger, "bytes", 2200, by_uid=by_uid)
     assert [first for _, first in excess.first_kept] == [4]
