@@ -228,7 +228,7 @@ class QueueAnswers:
         """A piece of one attempt's output, from where the last piece ended."""
         found = await self._find_in_turn(question, caller, attempts=True)
         if len(found) != 1:
-            if all(job.array_id == found[0].array_id != 0 for job in found):
+            if found and all(job.array_id == found[0].array_id != 0 for job in found):
                 raise Refusal(which_task(found))
             raise Refusal("output is shown of one job at a time")
         job = found[0]

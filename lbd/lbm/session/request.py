@@ -26,6 +26,7 @@ MEMORY_BYTES_MAX = 1 << 62
 CPU_S_MAX = 1e8  # what one run may claim; a sum of such stays a number
 DEPTH_MAX = SLOTS_MAX = 1 << 16
 PATH_BYTES_MAX = 1 << 12  # as the kernel has it
+FETCHED_MAX, SENT_MAX = 1000, 10_000  # names of a request: each task of an array has them all
 FETCHED_BYTES_MAX = 1 << 20  # of all names to be fetched: with the queue each %h of them grows
 
 
@@ -99,6 +100,10 @@ def read_request(body: bytes) -> ClientRequest:
         raise ValueError("a zero byte in a word")
     if len(request.directory) > PATH_BYTES_MAX:
         raise ValueError(f"a directory whose name has more than {PATH_BYTES_MAX} bytes")
+    if len(request.fetch) > FETCHED_MAX:
+        raise ValueError(f"more than {FETCHED_MAX} names to fetch: fetch a directory")
+    if len(request.send) > SENT_MAX:
+        raise ValueError(f"more than {SENT_MAX} names to send: send a directory")
     if not are_paths(request.send, request.fetch):
         raise ValueError("paths to send or to fetch that are too long")
     if len(request.excluded) > EXCLUDED_MAX:
@@ -111,7 +116,9 @@ def read_request(body: bytes) -> ClientRequest:
 
 
 def are_paths(send: Collection[bytes], fetch: Collection[bytes]) -> bool:
-    """Returns whether files may be called so, and those that come back are not too many."""
+    """Returns whether files may be called so, and are not too many."""
+    if len(send) > SENT_MAX or len(fetch) > FETCHED_MAX:
+        return False
     longest = max(map(len, (*send, *fetch)), default=0)
     return longest <= PATH_BYTES_MAX and sum(map(len, fetch)) <= FETCHED_BYTES_MAX
 

@@ -89,6 +89,15 @@ async def test_who_has_none_of_them_is_told_so(queue):
         )
 
 
+async def test_who_has_no_jobs_at_all_is_told_so(queue, monkeypatch):
+    async def none(_asked):
+        return pb.JobsInfo()
+
+    monkeypatch.setattr(queue, "jobs", none)
+    with pytest.raises(Refusal):
+        await answers(queue, "uid").answer({"op": "queue.logs", "ids": ["@me"]}, CALLER)
+
+
 async def test_who_follows_goes_on_from_there_while_nothing_is_known_of_an_attempt(queue):
     question = {"op": "queue.logs", "ids": ["1"], "at": [7, 3], "seen_attempt": 1}
     told = await answers(queue, "uid").answer(question, CALLER)
