@@ -36,6 +36,7 @@ KEY_MAX = 200
 EXCLUDED_MAX = 1024
 EXCLUDED_BYTES_MAX, ARRAY_EXCLUDED_BYTES_MAX = 16 << 10, 16 << 20  # each task has them on record
 PATH_BYTES_MAX = 1 << 16
+TASK_WORDS_MAX = 10_000  # arguments and variables: to start each task takes the longer, the more
 COMMAND_BYTES_MAX = 4 << 20
 REQUEST_BYTES_MAX = 12 << 20  # the most that lbm.max_request_bytes can be, on any host
 TIME_MAX = 1e11  # UNIX seconds
@@ -92,6 +93,12 @@ def submission_of(
     )
     if not 1 <= sent.count <= own.max_array:
         raise LbdError(f"--array: {sent.count} tasks; dispatch.max_array is {own.max_array}")
+    words = len(request.argv) + len(request.environment)
+    if sent.count > 1 and words > TASK_WORDS_MAX:
+        raise LbdError(
+            f"--array: {words} arguments and variables; each of several tasks may have "
+            f"{TASK_WORDS_MAX}: let it read them from a file"
+        )
     if sent.count * len(asked.after) > (most := conditions_most(own)):
         raise LbdError(
             f"--after: {len(asked.after)} jobs for each of {sent.count} tasks; {most // sent.count}"

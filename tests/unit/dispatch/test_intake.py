@@ -63,6 +63,14 @@ async def test_a_request_in_anothers_name_is_not_queued(world, inner):
     assert await world.ledger.live() == []
 
 
+async def test_tasks_of_an_array_have_no_hundred_thousand_arguments(world):
+    """Each took half a second of its host's event loop; a job alone may have them."""
+    inner = {"argv": [b"true"] + [b"a"] * 10_000}
+    assert (await world.submit(asking(inner))).error == ""
+    refused = (await world.submit(asking(inner, is_array=True, count=2))).error
+    assert refused.startswith("--array: 10001 arguments and variables; each of several tasks may")
+
+
 async def test_excluded_hosts_are_few_for_each_of_many_tasks(world):
     """They are on record with each: one submission of 250 KB became 25 GB."""
     names = [f"h{number:03}{'y' * 6}" for number in range(20)]  # 219 bytes with blanks between
