@@ -37,7 +37,7 @@ job_log = JobLog(logging.getLogger("lbd.lbm"))
 Result = TypeVar("Result")
 
 TOLD_EVERY_S = 1.0  # to who waits while the files are packed and the dispatcher takes the job
-RETRY_S = 10.0
+RETRY_S, RETRY_MAX_S, RETRY_SHARE = 10.0, 600.0, 8  # the longer it has ended, the later again
 PAUSE_S = 0.5
 WATCHED_MAX = 10_000  # jobs; the others follow
 SWEEP_EVERY_S = 3600.0
@@ -119,8 +119,8 @@ class QueuedFiles:
     async def bring(self, note: Note, job: pb.JobInfo) -> str:
         """Its outputs into its directory; why not, "" if all is well. Raises Unavailable if they
         cannot be had just now."""
-        if not note.fetch or not job.attempt or job.state == "lost":
-            return ""
+        if not (note.fetch and job.attempt and job.host) or job.state == "lost":
+            return ""  # it has made nothing, or nothing that could be had
         index = job.array_index if job.HasField("array_index") else None
         name = shown_id(str(job.id), job.array_id, index)
         fetch = [fill_in(os.fsencode(path), name, index, job.host) for path in note.fetch]
@@ -244,15 +244,16 @@ class QueuedFiles:
                 trouble = await self.bring(note, job)
             except Unavailable as problem:
                 trouble = str(problem)
-            old = time.time() - job.finished > self._config.dispatch.output_keep_days * DAY_S
-            if trouble and not old:
+            age_s = time.time() - job.finished
+            if trouble and age_s <= self._config.dispatch.output_keep_days * DAY_S:
                 if job.id not in self.troubles:
                     index = job.array_index if job.array_id else None
                     shown = shown_id(str(job.id), job.array_id, index)
                     job_log.warning(shown, "its outputs: %s; will try again", trouble)
                 self.troubles[job.id] = trouble
                 loop = asyncio.get_running_loop()
-                loop.call_later(RETRY_S, self._ended.put_nowait, job)
+                pause_s = min(RETRY_MAX_S, max(RETRY_S, age_s / RETRY_SHARE))
+                loop.call_later(pause_s, self._ended.put_nowait, job)
                 continue
             # Of an array, the note is written once for those that ended together.
             await self.done(note, job.id, write=bool(note.fetch) and not ended)

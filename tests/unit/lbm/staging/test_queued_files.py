@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import time
+from collections import deque
 from dataclasses import replace
 
 from lbd.config.schema import Config, HostConfig
+from lbd.errors import Unavailable
+from lbd.lbm.staging import queued_files
 from lbd.lbm.staging.pack_store import Note
 from lbd.lbm.staging.queued_files import WATCHED_MAX, QueuedFiles
 from lbd.net.gen import dispatch_pb2 as pb
@@ -155,3 +158,35 @@ async def test_what_the_queue_has_forgotten_takes_nobody_elses_outputs_along(tmp
     files._open = {one.name: one for one in notes.values()}
     await files._watch(notes)
     assert {one.first for one in files._open.values()} == notes.keys() - {3}
+
+
+async def test_a_job_that_ended_before_any_host_had_it_has_made_nothing(tmp_path):
+    """It was tried again every ten seconds for a week."""
+    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), None, None)
+    ended = pb.JobInfo(id=1, attempt=1, state="cancelled", finished=time.time())
+    assert await files.bring(note(1, OTHER), ended) == ""
+
+
+class Away(Watched):
+    """The host that has the outputs cannot be reached."""
+
+    async def bring(self, note, job):
+        self.brought.put_nowait(job.id)
+        raise Unavailable("h2 is down")
+
+
+async def test_outputs_that_cannot_be_had_are_asked_for_less_and_less_often(tmp_path, monkeypatch):
+    monkeypatch.setattr(queued_files, "RETRY_S", 0.01)
+    files = Away(Config(host=HostConfig(state_dir=str(tmp_path))))
+    pauses = []
+    monkeypatch.setattr(
+        asyncio.get_running_loop(), "call_later", lambda pause_s, *_: pauses.append(pause_s)
+    )
+    for age_s in (0.0, 80.0, 86_400.0):
+        files._in_hand[1] = note(1, OTHER)
+        files._ended_of[OTHER] = ended = deque(
+            [pb.JobInfo(id=1, attempt=1, host="h2", finished=time.time() - age_s)]
+        )
+        await files._bring_of(OTHER, ended)
+    assert [round(pause_s, 1) for pause_s in pauses] == [0.0, 10.0, 600.0]
+    assert files.troubles == {1: "h2 is down"}
