@@ -15,6 +15,7 @@ import grpc.aio
 
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.local.call_rates import CallRates
+from lbd.local.time_share import TimeShares
 from lbd.local.turns import Turns
 from lbd.net.transport import HOST_HEADER, Trust
 
@@ -35,6 +36,7 @@ class Calls:
         self._rates = CallRates(bytes_per_s)
         self.requeueing = asyncio.Lock()
         self._long_of_user, self._long_of_host = Turns(LONG_OF_USER), Turns(LONG_AT_ONCE)
+        self._time, self._under_way = TimeShares(), 0
 
     async def host(self, context: "Context") -> str:
         """Who calls; as it says itself where hosts prove nothing, as in a lab."""
@@ -80,6 +82,13 @@ class Calls:
     @contextlib.asynccontextmanager
     async def long(self, host: str, user: str) -> AsyncIterator[None]:
         """Around what takes as long as there are jobs: few at a time for each user of a host, and
-        for each host."""
+        for each host, which has half of our time for them. Those that are under way share it."""
         async with self._long_of_user.turn((host, user)), self._long_of_host.turn(host):
-            yield
+            await self._time.turn(host)
+            began_s = time.monotonic()
+            self._under_way += 1
+            try:
+                yield
+            finally:
+                self._time.charge(host, (time.monotonic() - began_s) / self._under_way)
+                self._under_way -= 1

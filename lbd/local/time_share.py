@@ -41,6 +41,9 @@ class TimeShares(Rates):
             most_s = self._cpu_s() - began_cpu_s + BLOCKED_S_MAX
             self.turn_s(host, now_s, FOR_EVER_S, min(now_s - began_s, most_s))
 
+    def charge(self, host: Hashable, seconds: float) -> None:
+        self.turn_s(host, self._clock_s(), FOR_EVER_S, seconds)
+
     async def turn(self, host: Hashable) -> None:
         """Waits until more of it may be heard: of many that wait, one may take all the time."""
         while wait_s := self.turn_s(host, self._clock_s(), FOR_EVER_S, 0.0):  # noqa: ASYNC110

@@ -13,6 +13,7 @@ from lbd.dispatch.calls import Calls
 from lbd.dispatch.predictions import Predictions
 from lbd.local.call_rates import CHEAPER, TURNS_MIN
 from lbd.local.rate_limit import TURN_BYTES
+from lbd.local.time_share import TimeShares
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.dispatch import services
 from tests.unit.dispatch.services import Trust, opened
@@ -140,3 +141,38 @@ async def test_no_host_submits_in_the_name_of_another(tmp_path):
         world.trust.name = "h3"
         assert (await world.submit(services.asking())).error == "h3 submits in the name of h2"
         assert await world.ledger.live() == []
+
+
+async def test_a_host_has_half_of_the_time_for_long_answers_whatever_they_bring():
+    """Lists of jobs that need what no host has took seconds each, and few bytes."""
+    calls, clock_s = Calls(Trust(), RATE), 1000.0
+    calls._time = TimeShares(clock_s=lambda: clock_s)
+    calls._time.charge("h2", 5.0)
+    done = []
+
+    async def ask(host):
+        async with calls.long(host, "ann"):
+            done.append(host)
+
+    asking = asyncio.create_task(ask("h2"))
+    await ask("h1")
+    assert done == ["h1"]
+    clock_s += 20.0
+    asking.cancel()
+    await ask("h2")
+    assert done == ["h1", "h2"]
+
+
+async def test_long_answers_that_are_under_way_together_share_the_time(monkeypatch):
+    calls, charged = Calls(Trust(), RATE), []
+    monkeypatch.setattr(calls._time, "charge", lambda host, spent_s: charged.append(spent_s))
+    both = asyncio.Barrier(2)
+
+    async def ask(user):
+        async with calls.long("h2", user):
+            await both.wait()
+            await asyncio.sleep(0.1)
+
+    await asyncio.gather(ask("ann"), ask("bob"))
+    first, last = charged
+    assert first == pytest.approx(last / 2, rel=0.3)
