@@ -100,6 +100,7 @@ EXITS = (
 STATE_FILES = (
     ("tls/", "this host's key, its certificate, the authority's certificate, revocations"),
     ("ledger.sqlite", "on the dispatcher's host: every queued job"),
+    ("ledger.last", "on the dispatcher's host: which SQLite file it used last"),
     ("usage.sqlite", "ended jobs, for `lbctl stats` and `lbctl advise`"),
     ("learnt.json", "what was learnt of each user's commands"),
     ("settings.json", "drains and past drains, each with its user and reason; what `--save` kept"),
@@ -132,7 +133,11 @@ def states_page() -> str:
     matched(ATTEMPT_STATES, attempts - jobs, "states of attempts")
     ended = ", ".join(f"`{state.value}`" for state in ENDED_STATES)
     hosts = [(f"`{name}`", prose(text)) for name, text in HOST_STATES.items()]
-    hosts.append(("`revoked`", "Its certificates no longer count (`lbctl revoke`)."))
+    revoked = (
+        "Its certificates no longer count (`lbctl revoke`, or it was replaced), and it was not "
+        "heard with a new one. Where the authority is, it is `down` once it has one."
+    )
+    hosts.append(("`revoked`", revoked))
     return page((
         "# States",
         "## Hosts",

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.resources import fault_of_name
+from lbd.dispatch.array_limits import AFTER_MAX, fault_of_tasks
 from lbd.dispatch.core.dependencies.conditions import HOWS, TASK
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.job_selection import is_number
@@ -34,9 +35,7 @@ PRIORITY_MAX = 999  # as lbrun has it, up and down
 TEXT_MAX = 255
 KEY_MAX = 200
 EXCLUDED_MAX = 1024
-EXCLUDED_BYTES_MAX, ARRAY_EXCLUDED_BYTES_MAX = 16 << 10, 16 << 20  # each task has them on record
 PATH_BYTES_MAX = 1 << 16
-TASK_WORDS_MAX = 10_000  # arguments and variables: to start each task takes the longer, the more
 COMMAND_BYTES_MAX = 4 << 20
 REQUEST_BYTES_MAX = 12 << 20  # the most that lbm.max_request_bytes can be, on any host
 TIME_MAX = 1e11  # UNIX seconds
@@ -52,8 +51,6 @@ VALUES = (
     "priority", "speedup, work", "array", "at_once", "submitted", "timeout",
     "output, error, checkpoint", "input (dispatch.max_input_bytes)", "needs",
 )  # fmt: skip
-AFTER_MAX = 1000  # jobs that one waits for, as lbrun has it
-AFTER_OF_TASK = 4  # that each task of an array of dispatch.max_array may wait for
 CAUSES = {cause.value: cause for cause in Cause}
 
 
@@ -91,21 +88,9 @@ def submission_of(
         speedup=(asked.parallelism, asked.sigma) if asked.HasField("parallelism") else None,
         work_s=asked.work_s if asked.HasField("work_s") else None,
     )
-    if not 1 <= sent.count <= own.max_array:
-        raise LbdError(f"--array: {sent.count} tasks; dispatch.max_array is {own.max_array}")
     words = len(request.argv) + len(request.environment)
-    if sent.count > 1 and words > TASK_WORDS_MAX:
-        raise LbdError(
-            f"--array: {words} arguments and variables; each of several tasks may have "
-            f"{TASK_WORDS_MAX}: let it read them from a file"
-        )
-    if sent.count * len(asked.after) > (most := conditions_most(own)):
-        raise LbdError(
-            f"--after: {len(asked.after)} jobs for each of {sent.count} tasks; {most // sent.count}"
-            " is the most for so many: let one job wait for them all, and the array for that one"
-        )
-    if fault := fault_of_excluded(sent):
-        raise LbdError(f"-x: {fault}")
+    if fault := fault_of_tasks(sent, words, len(asked.after), own):
+        raise LbdError(fault)
     if len(sent.key) > KEY_MAX:
         raise LbdError(f"--idempotency-key: {KEY_MAX} characters at most")
     if sent.priority and not rules.priorities:
@@ -150,11 +135,6 @@ def is_early(asked: pb.SubmitRequest) -> bool:
     if len(asked.after) > AFTER_MAX:
         raise LbdError(f"--after: {len(asked.after)} jobs; {AFTER_MAX} is the most to wait for")
     return bool(asked.after) or asked.HasField("not_before")
-
-
-def conditions_most(own: DispatchConfig) -> int:
-    """Jobs that those of one array, or of one user, may wait for, counted for each that waits."""
-    return max(AFTER_MAX, AFTER_OF_TASK * own.max_array)
 
 
 def after_of(text: str) -> tuple[str, int, int | None]:
@@ -395,17 +375,6 @@ def are_hosts(names: Sequence[str]) -> bool:
     """The ledger keeps several of them with a blank between each two."""
     return len(names) <= EXCLUDED_MAX and all(
         0 < len(name) <= TEXT_MAX and " " not in name for name in names
-    )
-
-
-def fault_of_excluded(sent: Submission) -> str:
-    """Of the hosts that are left out; "" if there is none."""
-    size_bytes = len(sent.barred_text.encode(errors="replace"))
-    most = min(EXCLUDED_BYTES_MAX, ARRAY_EXCLUDED_BYTES_MAX // sent.count)
-    if size_bytes <= most:
-        return ""
-    return f"the names of excluded hosts have {size_bytes} bytes; a job may have {most}" + (
-        f" if it is one of {sent.count}" if sent.count > 1 else ""
     )
 
 

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from lbd.dispatch.array_limits import conditions_most
 from lbd.dispatch.core.ledger_rows import JobRow, Submission, share_of
 from lbd.dispatch.daemon import Dispatcher
-from lbd.dispatch.intake import conditions_most
 from lbd.errors import LbdError
 
 USER_SHARE, HOST_SHARE = 0.75, 0.9  # of the queue

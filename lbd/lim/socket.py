@@ -27,7 +27,7 @@ from lbd.load.scopes import Root
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller, caller_name
 from lbd.local.json_socket import Connection, Json, Refusal
-from lbd.model import HostId, HostState, JobId
+from lbd.model import Closed, HostId, HostState, JobId
 from lbd.net.lim_network import Traffic
 from lbd.policy.view import Nowhere
 from lbd.process.job_log import RECENT, JobLog
@@ -59,6 +59,7 @@ class Operations:
         self._lim = lim
         self._past_loads = past_loads or PastLoads()
         self._is_out = is_out
+        self.has_new_certificate: Callable[[str], bool] = lambda _host: False
         self._state = lim.state
         self._traffic = traffic
         self._admins = Admins(lim.config.admin)
@@ -112,7 +113,7 @@ class Operations:
 
     def _lbm_gone(self) -> None:
         if not self._lbm_pid:
-            self._lim.lbm_is(e.LbmStatus(accepting=False), set())
+            self._lim.lbm_is(e.LbmStatus(accepting=False, closed=Closed.NO_LBM), set())
 
     # -- the LBM's -------------------------------------------------------------------------------
 
@@ -191,8 +192,9 @@ class Operations:
 
     async def _status(self, _request: Json, _caller: Caller) -> Json:
         now_s = time.monotonic()
-        revoked = {name for name in self._state.table.entries if self._is_revoked(name, now_s)}
-        return r.status(self._state, now_s, self._queue, revoked)
+        out = {name for name in self._state.table.entries if self._is_revoked(name, now_s)}
+        replaced = {name for name in out if self.has_new_certificate(name)}
+        return r.status(self._state, now_s, self._queue, out - replaced, replaced)
 
     async def _loads(self, request: Json, _caller: Caller) -> Json:
         """What the loads of some hosts were."""
