@@ -5,7 +5,7 @@ receiver's own monotonic clock unless a name says otherwise; between hosts only 
 """
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import NewType, TypeVar, dataclass_transform
 
 HostId = NewType("HostId", str)
@@ -25,6 +25,27 @@ class HostState(Enum):
     LATE = "late"  # its last sample is older than stale_after_s: not zero, not trusted
     DOWN = "down"
     DRAINED = "drained"  # its owner wants no new jobs there
+
+
+class Closed(IntEnum):
+    """Why a host takes no commands of others. The numbers are those of the messages between hosts;
+    `text/closed_words.py` has the words."""
+
+    UNSAID = 0  # by a host of an earlier release
+    NO_LBM = 1
+    STARTING = 2
+    ALONE = 3
+    HOURS = 4
+    LOAD = 5
+    MEMORY = 6
+    OWNER = 7
+    DRAINED = 8
+    STOPPING = 9
+
+    @classmethod
+    def numbered(cls, number: int) -> "Closed":
+        """UNSAID for what a later release may say."""
+        return cls(number) if number in cls._value2member_map_ else cls.UNSAID
 
 
 class JobState(Enum):
@@ -129,6 +150,7 @@ class LoadVector:
     memory_total: int = 0  # bytes, of the host or its container; 0 = not known
     memory_available: int = 0  # to new programs, without swapping
     facts: Facts = NO_FACTS
+    closed: Closed = Closed.UNSAID  # why it is not accepting
 
     @property
     def memory(self) -> tuple[int, int]:

@@ -43,7 +43,7 @@ from lbd.dispatch.ledger.retention import clean_up
 from lbd.dispatch.spec_cache import Specs
 from lbd.dispatch.stored_start import UnreadableSpec, start_in
 from lbd.dispatch.watching import Watchers
-from lbd.model import HostId, JobId
+from lbd.model import Closed, HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.text.one_line import one_line
@@ -306,7 +306,8 @@ class Dispatcher:
             raise ValueError(f"a heartbeat of {name}: {fault}")
         is_first, line.heartbeat = not line.heartbeat, heartbeat.number
         if heartbeat.drained or not heartbeat.slots:
-            self.carry(life.host_gone(name, now_s, self.rng))
+            why = Closed.numbered(heartbeat.closed)
+            self.carry(life.host_gone(name, now_s, self.rng, why))
         else:
             slots = slots_of(name, heartbeat, self.config.dispatch.load_ceiling, self.tiers(name))
             self.carry(life.host_is(slots, now_s, self.rng))

@@ -15,7 +15,8 @@ from lbd.console.reply import Json, table, tables, text
 from lbd.doctor.checks import FAULT, OK, WARN, Check, counted
 from lbd.errors import LbdError
 from lbd.local.json_socket import ask
-from lbd.policy.view import NO_LBM
+from lbd.model import Closed
+from lbd.text.closed_words import WORDS
 
 CONNECT_TIMEOUT_S = 2.0
 AT_ONCE = 32
@@ -167,6 +168,6 @@ def fix_of(why: str) -> str:
         return "as an ordinary user: runuser -u USER -- lbctl doctor"
     if "user" in why:
         return "make the same account there, with the same name"
-    if why == NO_LBM:
+    if why in (WORDS[Closed.NO_LBM], WORDS[Closed.STARTING]):
         return f"there, {START}"
     return "lbctl explain COMMAND says more"

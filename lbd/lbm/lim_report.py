@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lbd.errors import LbdError
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.outbound.context import OutboundContext
-from lbd.model import Facts, HostId
+from lbd.model import Closed, Facts, HostId
 from lbd.text.needs_words import facts_fields, read_facts_fields
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class LimReport:
     async def report(self, returns_s: float = 0.0) -> None:
         """`returns_s`: so soon another LBM is in our place."""
         host, jobs = self._host, self._home.jobs
+        closed = host.rules.closed()[0] if self.is_served else Closed.ALONE
         try:
             answer = await self._lim.call(
                 {
@@ -80,7 +81,8 @@ class LimReport:
                     "hog": host.slots.hog(),
                     "local": jobs.count(foreign=False),
                     "foreign": jobs.count(foreign=True),
-                    "accepting": self.is_served and not host.rules.closed(),
+                    "accepting": closed is None,
+                    "closed": closed or 0,
                     "owner": host.rules.owner_state,
                     "facts": facts_fields(host.slots.pool.facts()),
                     "wants_owners": host.rules.decides,
@@ -98,8 +100,8 @@ class LimReport:
             hosts = answer.get("queue")  # none from a LIM of an older release
             self._home.queue.follow(list(map(str, hosts)) if isinstance(hosts, list) else None)
         if self.attempts is not None:
-            is_closed = bool(answer.get("drained") or host.rules.closed())
-            self.attempts.load_is(answer.get("index"), is_closed)
+            reason = Closed.DRAINED if answer.get("drained") else closed
+            self.attempts.load_is(answer.get("index"), reason)
         if isinstance(away := answer.get("away"), dict):
             known = {HostId(str(name)): bool(free) for name, free in away.items()}
             others_free = answer.get("others_free") is True

@@ -27,7 +27,7 @@ from lbd.load.scopes import Root
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller, caller_name
 from lbd.local.json_socket import Connection, Json, Refusal
-from lbd.model import HostId, HostState, JobId
+from lbd.model import Closed, HostId, HostState, JobId
 from lbd.net.lim_network import Traffic
 from lbd.policy.view import Nowhere
 from lbd.process.job_log import RECENT, JobLog
@@ -112,7 +112,7 @@ class Operations:
 
     def _lbm_gone(self) -> None:
         if not self._lbm_pid:
-            self._lim.lbm_is(e.LbmStatus(accepting=False), set())
+            self._lim.lbm_is(e.LbmStatus(accepting=False, closed=Closed.NO_LBM), set())
 
     # -- the LBM's -------------------------------------------------------------------------------
 

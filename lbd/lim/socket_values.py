@@ -16,6 +16,7 @@ from lbd.lim.core.state import LimState
 from lbd.lim.core.table import Table, why_closed
 from lbd.model import (
     Candidate,
+    Closed,
     Facts,
     HostId,
     HostState,
@@ -150,6 +151,7 @@ def lbm_status(request: Json) -> LbmStatus:
         jobs_foreign=count(request, "foreign"),
         owner=owner if (owner := request.get("owner")) in ("here", "away") else "",
         facts=facts(request),
+        closed=Closed.numbered(count(request, "closed")),
     )
 
 

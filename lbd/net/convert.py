@@ -15,7 +15,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from lbd.errors import PeerError
 from lbd.lim.core import messages as m
-from lbd.model import NO_FACTS, Facts, HostId, JobId, LoadVector, Needs, Queues, Verdict
+from lbd.model import NO_FACTS, Closed, Facts, HostId, JobId, LoadVector, Needs, Queues, Verdict
 from lbd.net.gen import lim_pb2 as pb
 from lbd.text.host_name import is_address_name, is_host_name
 from lbd.text.needs_words import needs_text, read_facts, read_needs_text, resources_text
@@ -203,6 +203,7 @@ def sample_out(sample: m.Sample) -> pb.Sample:
         memory_for_jobs_mib=vector.facts.memory_total >> MIB_BITS,
         memory_given_mib=vector.facts.memory_given >> MIB_BITS,
         drained=sample.drained,
+        closed=vector.closed,
     )
     wire.MergeFromString(sample.more)
     return wire
@@ -408,6 +409,7 @@ def sample(wire: pb.Sample) -> m.Sample:
         memory_total=wire.memory_total_mib << MIB_BITS,
         memory_available=wire.memory_available_mib << MIB_BITS,
         facts=facts(wire),
+        closed=Closed.numbered(wire.closed),
     )
     return m.Sample(
         host=name(wire.host),

@@ -18,8 +18,6 @@ from lbd.model import Candidate, HostId, Placement, PlacementRequest, quick_valu
 from lbd.policy.needs import Unmet
 
 NO_SLOT = "no free slot"
-CLOSED = "its owner takes no commands now"
-NO_LBM = "its LBM does not answer"
 AVOIDED = "avoided"  # and the reason behind it
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from lbd.dispatch.core.discipline import HostSlots
-from lbd.model import HostId
+from lbd.model import Closed, HostId
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,10 @@ class Terms:
 
 @dataclass(slots=True)
 class KnownHost:
-    """One host. `slots` is None while it is out of contact, or drained."""
+    """One host. `slots` is None while it takes no jobs: it is `closed`, or else out of contact."""
 
     slots: HostSlots | None = None
+    closed: Closed | None = None
     failures: int = 0  # in a row
     aside_s: float = 0.0  # the last pause, 0 = none yet
     aside_until_s: float | None = None
@@ -51,7 +52,7 @@ class HostTable:
     def heard(self, host: HostSlots) -> bool:
         """Returns whether the host may be given jobs now."""
         known = self.known.setdefault(host.name, KnownHost())
-        known.slots = host
+        known.slots, known.closed = host, None
         return known.aside_until_s is None
 
     def tiers_are(self, tiers: Callable[[HostId], tuple[int, ...]]) -> None:
@@ -59,9 +60,9 @@ class HostTable:
             if known.slots is not None:
                 known.slots = replace(known.slots, tiers=tiers(known.slots.name))
 
-    def gone(self, name: HostId) -> None:
-        if name in self.known:
-            self.known[name].slots = None
+    def gone(self, name: HostId, closed: Closed | None) -> None:
+        known = self.known.setdefault(name, KnownHost())
+        known.slots, known.closed = None, closed
 
     def full(self, name: HostId, running: int) -> HostSlots | None:
         """As it is, but with no slot open beyond those in use; None if nothing goes there now."""

@@ -66,7 +66,7 @@ from lbd.dispatch.core.retry import (
 )
 from lbd.dispatch.core.shares import Rules
 from lbd.errors import LbdError
-from lbd.model import CANCEL, DISBAND, REGROUP, REQUEUE, HostId, JobId, JobState
+from lbd.model import CANCEL, DISBAND, REGROUP, REQUEUE, Closed, HostId, JobId, JobState
 
 KILL, TERM = 9, 15
 NOT_ALONE = (Cause.CUT, Cause.CHECKPOINT, Cause.EVICTED)  # none of a gang goes on like that
@@ -269,9 +269,12 @@ class Lifecycle:
             return []
         return self._begin(self.queues.host_is(host, now_s, rng), now_s)
 
-    def host_gone(self, name: HostId, now_s: float, rng: Random) -> list[Action]:
-        """Drained or out of contact: it gets nothing new. What it has runs on, on its leases."""
-        self.hosts.gone(name)
+    def host_gone(
+        self, name: HostId, now_s: float, rng: Random, closed: Closed | None = None
+    ) -> list[Action]:
+        """Drained, `closed` or out of contact: it gets nothing new. What it has runs on, on its
+        leases."""
+        self.hosts.gone(name, closed)
         return self._begin(self.queues.host_gone(name, now_s, rng), now_s)
 
     def heartbeat(

@@ -10,6 +10,7 @@ from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.servers import Server
 from lbd.model import HostId, JobId
 from lbd.policy.needs import needed
+from lbd.text.closed_words import OUT_OF_CONTACT, WORDS, counted_reasons
 
 TimeOf = Callable[[float], str]  # the time of day of a moment of the dispatcher's clock
 
@@ -132,12 +133,14 @@ def _some(names: Sequence[str]) -> str:
 
 def _nobody(life: Lifecycle) -> str:
     """Why no host at all takes jobs."""
-    if aside := life.hosts.aside():
-        return f"set aside after failures: {', '.join(aside)}"
-    if not (known := sorted(life.hosts.known)):
+    known, aside = life.hosts.known, life.hosts.aside()
+    if not known:
         return "no host takes jobs: none has reached the dispatcher"
-    which = f"{_some(known)} {'is' if len(known) == 1 else 'are'}"
-    return f"no host takes jobs: {which} drained, closed by the owner or out of contact"
+    others = [one.closed for name, one in known.items() if name not in aside]
+    reasons = [counted_reasons(others)] if others else []
+    if aside:
+        reasons.append(f"set aside after failures: {_some(aside)}")
+    return f"no host takes jobs: {', '.join(reasons)}"
 
 
 def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
@@ -148,8 +151,10 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
     if registered.line is None:
         only, slots = live.job.only, live.job.slots
         if only is not None and only not in queues.hosts:
-            if only in life.hosts.known:
-                return f"{only} takes no jobs now"
+            if (known := life.hosts.known.get(only)) is not None:
+                closed = known.closed
+                why = OUT_OF_CONTACT if closed is None else WORDS[closed]
+                return f"{only} takes no jobs now: {why}"
             return f"no host called {only} has been heard of; it begins if one joins"
         if live.job.needs and (why := _nobody_has(live.job, queues.hosts)):
             return why

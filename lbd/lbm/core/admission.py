@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lbd.config.access import AdmissionConfig
+from lbd.model import Closed
 from lbd.text.windows import Moment, Window, read_window
 
 PLENTY_LEFT = 0.25  # of all memory
@@ -44,7 +45,7 @@ class Rules:
     def refusal(self, guest: Guest, conditions: Conditions) -> str:
         """Why not, with the rule that says so; "" if it may."""
         refused = self._refused_guest(guest) if self._are_of_guests else ""
-        return refused or self.closed(conditions)
+        return refused or self.closed(conditions)[1]
 
     def _refused_guest(self, guest: Guest) -> str:
         config, groups = self.config, sorted(guest.groups)
@@ -61,26 +62,27 @@ class Rules:
             f"commands from {guest.origin} are not allowed here (admission.{rule})" if rule else ""
         )
 
-    def closed(self, conditions: Conditions) -> str:
-        """Why nobody's commands are taken now, or ""."""
+    def closed(self, conditions: Conditions) -> tuple[Closed | None, str]:
+        """Why nobody's commands are taken now, for other hosts and in full; (None, "") if some
+        are."""
         if self._windows and not any(window.holds(conditions.now) for window in self._windows):
-            return "no commands of other hosts at this time (admission.when)"
+            return Closed.HOURS, "no commands of other hosts at this time (admission.when)"
         ceiling = self.config.load_ceiling
         if ceiling and conditions.load > ceiling:
-            return (
+            return Closed.LOAD, (
                 f"too much runs here: load {conditions.load:.2f}, no new commands above {ceiling:g}"
                 " (admission.load_ceiling)"
             )
         most, pressure = self.config.memory_pressure, conditions.memory_pressure
         # With plenty left it is a command that has too little within a limit of its own.
         if most and pressure > most and conditions.memory_left < PLENTY_LEFT:
-            return (
+            return Closed.MEMORY, (
                 f"short of memory here: all stood still for {pressure:.0f} % of the last 10 s, no"
                 f" new commands above {most:g} % (admission.memory_pressure)"
             )
         if conditions.owner:
-            return f"the owner of this host is back: {conditions.owner}"
-        return ""
+            return Closed.OWNER, f"the owner of this host is back: {conditions.owner}"
+        return None, ""
 
 
 def origin_fault(config: AdmissionConfig, origin: str) -> str:

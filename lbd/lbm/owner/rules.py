@@ -17,7 +17,7 @@ from lbd.process.timed_cache import TimedCache
 from lbd.text.windows import Moment
 
 if TYPE_CHECKING:
-    from lbd.model import Facts, HostId
+    from lbd.model import Closed, Facts, HostId
 
 log = logging.getLogger("lbd.lbm")
 
@@ -77,8 +77,8 @@ class InForce:
         guest = Guest(user, self._groups_of(account), origin)
         return self.rules.refusal(guest, self._conditions())
 
-    def closed(self) -> str:
-        """Why nobody's commands are taken now, or ""."""
+    def closed(self) -> "tuple[Closed | None, str]":
+        """Why nobody's commands are taken now; (None, "") if some are."""
         return self.rules.closed(self._conditions())
 
     def slots(self, total: int) -> tuple[int, int]:

@@ -37,7 +37,7 @@ from lbd.lbm.queue.logs import output_of
 from lbd.lbm.queue.others_use import OthersUse
 from lbd.lbm.queue.spool_room import SpoolCare
 from lbd.local.time_share import TimeShares
-from lbd.model import JobId
+from lbd.model import Closed, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.process.job_log import JobLog
@@ -99,7 +99,8 @@ class DispatcherLine:
         self._waking: asyncio.TimerHandle | None = None
         self._settling: asyncio.TimerHandle | None = None
         self._load, self._ceiling = 0.0, host.config.dispatch.load_ceiling
-        self._drained = self._ending = False
+        self._closed: Closed | None = None  # drained, or by the owner's rules
+        self._ending = False
         self.summary: Json | None = None  # of the queue, for `lbctl status`
 
     async def run(self) -> None:
@@ -169,12 +170,14 @@ class DispatcherLine:
         total, ahead = self._host.slots.total, self._ahead
         used, facts = self._others.note()
         ahead.reported = ahead.depth(total)
+        closed = Closed.STOPPING if self._ending else self._closed
         return pb.Heartbeat(
             number=self._leases.heartbeat(clock_s()),
             slots=total,
             open_slots=max(0, total - used),
             load=self._load,
-            drained=self._drained or self._ending,
+            drained=closed is not None,
+            closed=closed or 0,
             held=[
                 pb.Held(job=job, attempt=number, stop_reason=held.attempt.execution.stop_reason)
                 for (job, number), held in self._held.items()
@@ -199,12 +202,8 @@ class DispatcherLine:
             for key in renewed:
                 if (held := self._held.get(key)) is not None and key in self._leases.until_s:
                     held.attempt.feed(e.Renewed(self._leases.until_s[key]))
-            self.summary = {
-                "mode": reply.mode,
-                "leader": self._client.leader,
-                "queued": reply.queued,
-                "running": reply.running,
-            }
+            self.summary = {"mode": reply.mode, "leader": self._client.leader,
+                            "queued": reply.queued, "running": reply.running}  # fmt: skip
         for item in down.settled:
             self._settled((JobId(item.job), item.attempt))
         for stop in down.stops:
@@ -328,11 +327,11 @@ class DispatcherLine:
             self._heartbeat_wanted = True
             self._wake.set()
 
-    def load_is(self, load: object, drained: object) -> None:
+    def load_is(self, load: object, closed: Closed | None) -> None:
         was_over, ceiling = self._load > self._ceiling, self._ceiling
         self._load = float(load) if isinstance(load, int | float) else 0.0
-        if bool(drained) != self._drained or (self._load > ceiling) != was_over:
-            self._drained = bool(drained)
+        if closed is not self._closed or (self._load > ceiling) != was_over:
+            self._closed = closed
             self._heartbeat_wanted = True
             self._wake.set()
 

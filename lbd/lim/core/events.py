@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from lbd.lim.core.messages import Body, DrainNote, Message, PastDrain, Seal, Settings
 from lbd.lim.core.settings import InForce, Value, changed
-from lbd.model import NO_FACTS, Facts, HostId, JobId, LoadVector, Queues, quick_value
+from lbd.model import NO_FACTS, Closed, Facts, HostId, JobId, LoadVector, Queues, quick_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class LbmStatus:
     jobs_foreign: int = 0
     owner: str = ""
     facts: Facts = NO_FACTS
+    closed: Closed = Closed.UNSAID
 
     def vector(self, sampled: Sampled, cores: float, speed: float) -> LoadVector:
         """All that this host tells of itself, together with what was sampled."""
@@ -43,7 +44,7 @@ class LbmStatus:
             sampled.index, sampled.queues, sampled.utilisation, cores, speed,
             self.slots_total, self.slots_used, self.jobs_local, self.jobs_foreign,
             self.accepting, self.hog, sampled.site, self.owner,
-            *sampled.memory, self.facts,
+            *sampled.memory, self.facts, self.closed,
         )  # fmt: skip
 
 

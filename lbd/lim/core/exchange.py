@@ -23,6 +23,7 @@ def is_as_eligible(new: LoadVector, old: LoadVector) -> bool:
     had_slot = old.slots_used < old.slots_total
     return (
         new.accepting == old.accepting
+        and new.closed == old.closed
         and (new.slots_used < new.slots_total) == had_slot
         and new.hog == old.hog
         and (new.facts is old.facts or new.facts == old.facts)

@@ -28,7 +28,7 @@ from lbd.lim.core.settings import InForce, as_set, in_force, obeyed, retuned
 from lbd.lim.core.signed import lacking, merged, signed_by
 from lbd.lim.core.table import Table
 from lbd.load.index import fade_s
-from lbd.model import HostId, LoadVector, Queues
+from lbd.model import Closed, HostId, LoadVector, Queues
 from lbd.policy.registry import POLICIES
 
 HOUSEKEEPING_S = 1.0
@@ -66,7 +66,7 @@ class LimState:
         self.membership = Membership(identity.me, self.table, identity.join_target, now_s)
         self.reservations = Reservations(self.table, rng)
         self.placer = Placer(self.table, self.reservations, rng)
-        self.lbm = e.LbmStatus(accepting=False)
+        self.lbm = e.LbmStatus(accepting=False, closed=Closed.STARTING)
         self.drained, self.next_due_s = identity.drained, now_s
         self._rng = rng
         self._tuner = Tuner()
@@ -156,7 +156,7 @@ class LimState:
     def _lbm_status(self, status: e.LbmStatus, now_s: float) -> None:
         if status == self.lbm:
             return
-        if status.accepting != self.lbm.accepting:
+        if (status.accepting, status.closed) != (self.lbm.accepting, self.lbm.closed):
             self._exchange_soon(now_s)
         if status.jobs_foreign < self.lbm.jobs_foreign or status.jobs_local < self.lbm.jobs_local:
             self.reservations.departed()

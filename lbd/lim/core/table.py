@@ -22,8 +22,19 @@ from lbd.lim.core.charges import ChargeBook
 from lbd.lim.core.election import ranking
 from lbd.lim.core.messages import Member, Sample
 from lbd.lim.core.needs_views import NeedsViews, seen_needing
-from lbd.model import NO_FACTS, NO_NEEDS, Facts, HostId, HostState, JobId, LoadVector, Needs
-from lbd.policy.view import AVOIDED, CLOSED, NO_LBM, NO_SLOT, HostView, View
+from lbd.model import (
+    NO_FACTS,
+    NO_NEEDS,
+    Closed,
+    Facts,
+    HostId,
+    HostState,
+    JobId,
+    LoadVector,
+    Needs,
+)
+from lbd.policy.view import AVOIDED, NO_SLOT, HostView, View
+from lbd.text.closed_words import WORDS
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -455,4 +466,5 @@ def why_closed(vector: LoadVector) -> str:
     """Returns why a host that is up takes no jobs; "" if it takes some."""
     if vector.accepting:
         return ""
-    return CLOSED if vector.slots_total else NO_LBM
+    is_unsaid = vector.closed is Closed.UNSAID and not vector.slots_total
+    return WORDS[Closed.NO_LBM if is_unsaid else vector.closed]

@@ -9,7 +9,7 @@ from lbd.lbm.lim_report import facts_in
 from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
 from lbd.lim.socket_values import drain_reason, lbm_status, owners, status
-from lbd.model import Facts, HostId
+from lbd.model import Closed, Facts, HostId
 from lbd.testing.builders import lim_state, sample, vector
 
 NOW_S = 10.0
@@ -93,6 +93,15 @@ def test_only_what_an_owner_can_be_is_taken(said, taken):
     request = {"accepting": True, "owner": said}
     counts = dict.fromkeys(("slots_total", "slots_used", "local", "foreign"), 0)
     assert lbm_status(request | counts).owner == taken
+
+
+def test_why_a_host_takes_no_commands_is_shown_as_its_lbm_says_it():
+    counts = dict.fromkeys(("slots_total", "slots_used", "local", "foreign"), 2)
+    said = lbm_status({"accepting": False, "closed": Closed.ALONE.value, **counts})
+    state = lim_state("h1", NAMES)
+    assert status(state, NOW_S)["hosts"][0]["why_closed"] == "its LBM has not started yet"
+    state.handle(said, NOW_S)
+    assert status(state, NOW_S)["hosts"][0]["why_closed"].startswith("it has no certificate")
 
 
 @pytest.mark.parametrize(

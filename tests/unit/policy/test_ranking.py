@@ -5,10 +5,11 @@ from random import Random
 import pytest
 
 from lbd.config.schema import LimConfig
-from lbd.model import Placement, Verdict
+from lbd.model import Closed, Placement, Verdict
 from lbd.policy.ranking import TIE, choose, ranked, settled_early
-from lbd.policy.view import NO_LBM, NO_SLOT, Nowhere
+from lbd.policy.view import NO_SLOT, Nowhere
 from lbd.testing.builders import request, view
+from lbd.text.closed_words import WORDS
 
 PARAMS = LimConfig(local_threshold=0.7, min_gain=0.1, hold_above=1.5)
 
@@ -98,7 +99,7 @@ def test_must_leave_with_nobody_there():
     assert "no other host is up" in found.reason
 
 
-@pytest.mark.parametrize("why", ["down", "drained", NO_LBM, "not heard of yet"])
+@pytest.mark.parametrize("why", ["down", "drained", WORDS[Closed.NO_LBM], "not heard of yet"])
 def test_a_named_host_is_asked_itself_whatever_is_believed_of_it(why):
     seen = view({"h1": 0.0, "h2": math.inf}, whys={"h2": why}, dead=["h2"])
     found = decide(request(wanted="h2"), seen)

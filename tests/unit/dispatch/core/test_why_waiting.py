@@ -8,7 +8,7 @@ from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.why_waiting import stuck_reason, waiting_reason
-from lbd.model import HostId, JobId
+from lbd.model import Closed, HostId, JobId
 
 DICE = Random(1)
 
@@ -56,9 +56,24 @@ def test_the_reasons():
     for name in ("1", "2", "3", "no such job"):
         assert stuck_reason(life, JobId(name)) == ""
     life.host_gone(HostId("h1"), 0.0, DICE)
-    away = "no host takes jobs: h1 is drained, closed by the owner or out of contact"
-    assert reason(life, "2") == away
+    assert reason(life, "2") == "no host takes jobs: 1 host out of contact"
     assert stuck_reason(life, JobId("2")) == ""
+
+
+def test_why_no_host_at_all_takes_jobs():
+    life = table()
+    submit(life, "1")
+    assert reason(life, "1") == "no host takes jobs: none has reached the dispatcher"
+    life.host_gone(HostId("h1"), 0.0, DICE, Closed.OWNER)
+    assert reason(life, "1") == "no host takes jobs: the owner is back on 1 host"
+    life.host_gone(HostId("h2"), 0.0, DICE, Closed.OWNER)
+    for name in ("h3", "h4"):
+        life.host_gone(HostId(name), 0.0, DICE, Closed.DRAINED)
+    life.host_gone(HostId("h5"), 0.0, DICE)
+    why = "the owner is back on 2 hosts, 2 hosts drained, 1 host out of contact"
+    assert reason(life, "1") == f"no host takes jobs: {why}"
+    life.host_is(HostSlots(HostId("h1"), 1), 0.0, DICE)
+    assert reason(life, "1") == "starting on h1"
 
 
 def test_only_hosts_that_it_may_go_to_are_named():
@@ -73,7 +88,9 @@ def test_a_job_is_stuck_until_there_is_a_host_for_it():
     life = table("h1", "h2")
     life.host_gone(HostId("h2"), 0.0, DICE)
     submit(life, "1", only=HostId("h2"))
-    assert stuck_reason(life, JobId("1")) == "h2 takes no jobs now"
+    assert stuck_reason(life, JobId("1")) == "h2 takes no jobs now: out of contact"
+    life.host_gone(HostId("h2"), 0.0, DICE, Closed.OWNER)
+    assert stuck_reason(life, JobId("1")) == "h2 takes no jobs now: its owner is back"
     life.host_is(HostSlots(HostId("h2"), 1), 0.0, DICE)
     assert stuck_reason(life, JobId("1")) == ""
 

@@ -4,6 +4,7 @@ import pytest
 
 from lbd.config.access import AdmissionConfig
 from lbd.lbm.core.admission import Conditions, Guest, Rules
+from lbd.model import Closed
 from lbd.text.windows import Moment
 
 MONDAY_NOON = Moment(0, 12, 13, 3, 0)
@@ -47,6 +48,20 @@ def test_admitted(config):
 )
 def test_refused_by_the_rule_that_is_named(config, rule):
     assert rule in refusal(load=1.6, **config)
+
+
+@pytest.mark.parametrize(
+    ("config", "owner", "closed"),
+    [
+        ({"users": ("bob",)}, "", None),  # others may
+        ({"when": ("mon 18:00-08:00",)}, "", Closed.HOURS),
+        ({"load_ceiling": 1.5}, "", Closed.LOAD),
+        ({}, "pts/3 was used 4 s ago", Closed.OWNER),
+    ],
+)
+def test_other_hosts_hear_why_nobody_is_admitted(config, owner, closed):
+    conditions = Conditions(MONDAY_NOON, 1.6, owner)
+    assert Rules(AdmissionConfig(**config)).closed(conditions)[0] is closed
 
 
 def test_nobody_new_while_the_owner_is_there():

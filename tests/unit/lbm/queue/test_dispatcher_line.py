@@ -79,7 +79,7 @@ async def test_an_attempt_that_comes_while_it_stops_is_refused(line, attempts):
     first = await asyncio.wait_for(line.up.get(), 5)
     assert not first.heartbeat.drained
     await attempts.end_all()
-    attempts.load_is(0.0, False)  # the host itself is not drained
+    attempts.load_is(0.0, None)  # the host itself is not drained
     start = pb.Start(job="12", attempt=1, anchor=first.heartbeat.number, lease_s=LEASE_S)
     line.down.put_nowait(pb.WorkDown(starts=[start]))
     heard, refused = [], []
@@ -98,7 +98,7 @@ async def test_the_dispatcher_hears_at_once_that_the_load_has_passed_the_ceiling
     ceiling = Config().dispatch.load_ceiling
     heard = []
     for load in (ceiling + 1, ceiling + 2, ceiling - 1):
-        attempts.load_is(load, False)
+        attempts.load_is(load, None)
         if load != ceiling + 2:
             heard.append(await asyncio.wait_for(line.up.get(), 5))
     assert [up.heartbeat.load > ceiling for up in (first, *heard)] == [False, True, False]

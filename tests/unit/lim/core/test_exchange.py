@@ -4,7 +4,7 @@ import pytest
 
 from lbd.config.schema import LimConfig
 from lbd.lim.core.exchange import Broadcaster, Reporter, worth_reporting
-from lbd.model import Facts
+from lbd.model import Closed, Facts
 from lbd.testing.builders import sample, vector
 
 PARAMS = LimConfig(change_threshold=0.1, report_ceiling=4.0, keepalive_s=5.0, centre_silence_s=6.0)
@@ -33,6 +33,7 @@ def loaded(index, number=1, **changed):
         (loaded(0.0), sample("h1", 2, vector(0.0), drained=True), False, True),
         (loaded(0.0), sample("h1", 2, replace(vector(0.0), hog="ann")), False, True),
         (loaded(0.0), sample("h1", 2, replace(vector(0.0), facts=Facts(("gpu",)))), False, True),
+        (loaded(0.0), sample("h1", 2, replace(vector(0.0), closed=Closed.OWNER)), False, True),
         (loaded(0.0), sample("h1", 2, replace(vector(0.0), facts=Facts())), False, False),
         (loaded(0.0), loaded(0.0, slots=(2, 1)), False, False),
         (loaded(0.0), loaded(0.0, slots=(2, 1)), True, True),

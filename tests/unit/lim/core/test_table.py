@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from lbd.config.schema import LimConfig
 from lbd.lim.core.table import Table, has_free_core
-from lbd.model import HostId, HostState, JobId
-from lbd.policy.view import CLOSED, NO_SLOT
+from lbd.model import Closed, HostId, HostState, JobId
+from lbd.policy.view import NO_SLOT
 from lbd.testing.builders import member, sample, vector
 
 H1, H2 = HostId("h1"), HostId("h2")
@@ -16,6 +18,10 @@ def table():
     made.add(member("h2", 1), listed=True, now_s=100.0)
     made.record(sample("h1", 1), 100.0)
     return made
+
+
+def closed(reason):
+    return replace(vector(accepting=False), closed=reason)
 
 
 def why(table, now_s, name=H2):
@@ -164,8 +170,10 @@ def test_a_host_that_gave_trouble_is_avoided_for_a_while(table):
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"load": vector(accepting=False)}, CLOSED),
+        ({"load": vector(accepting=False)}, "it takes no commands now"),
         ({"load": vector(accepting=False, slots=(0, 0))}, "its LBM does not answer"),
+        ({"load": closed(Closed.OWNER)}, "its owner is back"),
+        ({"load": closed(Closed.STARTING)}, "its LBM has not started yet"),
         ({"drained": True}, "drained"),
         ({"load": vector(slots=(0, 0))}, NO_SLOT),
     ],

@@ -1,0 +1,45 @@
+"""Why a host takes no commands of others, in words: of one host, and of several together."""
+
+from collections.abc import Iterable
+
+from lbd.model import Closed
+
+OUT_OF_CONTACT = "out of contact"
+WORDS = {
+    Closed.UNSAID: "it takes no commands now",
+    Closed.NO_LBM: "its LBM does not answer",
+    Closed.STARTING: "its LBM has not started yet",
+    Closed.ALONE: "it has no certificate, so no other host reaches it (lbctl init, lbctl join)",
+    Closed.HOURS: "it takes no commands at this time (admission.when)",
+    Closed.LOAD: "too much runs there (admission.load_ceiling)",
+    Closed.MEMORY: "it is short of memory (admission.memory_pressure)",
+    Closed.OWNER: "its owner is back",
+    Closed.DRAINED: "drained",
+    Closed.STOPPING: "its LBM is stopping",
+}
+OF_HOSTS = {
+    Closed.UNSAID: "{} closed",
+    Closed.NO_LBM: "{} without an LBM",
+    Closed.STARTING: "{} starting",
+    Closed.ALONE: "{} without a certificate",
+    Closed.HOURS: "{} closed at this time (admission.when)",
+    Closed.LOAD: "too much runs on {} (admission.load_ceiling)",
+    Closed.MEMORY: "{} short of memory (admission.memory_pressure)",
+    Closed.OWNER: "the owner is back on {}",
+    Closed.DRAINED: "{} drained",
+    Closed.STOPPING: "{} stopping",
+}
+
+
+def counted_reasons(reasons: Iterable[Closed | None]) -> str:
+    """`the owner is back on 2 hosts, 1 host drained`. None: the host is out of contact."""
+    given = list(reasons)
+    known = sorted({reason for reason in given if reason is not None})
+    parts = [OF_HOSTS[one].format(_hosts(given.count(one))) for one in known]
+    if silent := given.count(None):
+        parts.append(f"{_hosts(silent)} {OUT_OF_CONTACT}")
+    return ", ".join(parts)
+
+
+def _hosts(count: int) -> str:
+    return "1 host" if count == 1 else f"{count} hosts"
