@@ -205,6 +205,14 @@ class Tls:
         proved to be itself last, on the monotonic clock."""
         return host in self._learnt_s and heard_s <= self._learnt_s[host]
 
+    def has_new_certificate(self, host: str) -> bool:
+        """A host that was revoked, as far as the authority is here, which knows."""
+        try:
+            known = self.authority.ledger().hosts.get(host) if self.authority else None
+        except LbdError:
+            return False
+        return known is not None and not known.revoked
+
     def is_revoked(self, identity: Identity) -> bool:
         return identity.issue < self.revocations.lowest_issue(identity.host)
 

@@ -57,6 +57,8 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
         lim.kept.follow = DispatcherStart(config, stop).follow
         is_out = trust.is_out if isinstance(trust, Tls) else never_out
         operations = Operations(lim, traffic, is_out, remembering.loads)
+        if isinstance(trust, Tls):
+            operations.has_new_certificate = trust.has_new_certificate
         if network is not None and isinstance(trust, Tls):
             guard = PolicyGuard(trust, config.admin, lim.state)
             network.vet, operations.sign = guard.vet, guard.sign

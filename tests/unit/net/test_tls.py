@@ -50,6 +50,18 @@ def test_who_is_out_until_it_is_heard_again(tls, authority):
     assert Tls("h1", tls.files).is_out("h2", NEVER), "a LIM that was restarted knows"
 
 
+def test_a_replaced_host_is_known_where_the_authority_is(authority):
+    files = enrolled(authority, "h1")
+    enrolled(authority, "h2")
+    here, elsewhere = Tls("h1", files, lambda: authority), Tls("h1", files)
+    authority.revoke("h2")
+    assert not here.has_new_certificate("h2")
+    enrolled(authority, "h2")
+    assert here.has_new_certificate("h2")
+    assert not elsewhere.has_new_certificate("h2")
+    assert not here.has_new_certificate("h3")
+
+
 def test_a_caller_is_a_host_until_its_certificate_ends_or_is_revoked(tls, authority):
     shown, now_s = joined(authority, "h2").credentials.certificate.encode(), time.time()
     assert tls.host_of(shown, now_s) == "h2"
