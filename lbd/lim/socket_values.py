@@ -184,12 +184,10 @@ def host_status(
     state: LimState, name: HostId, now_s: float, revoked: bool = False, replaced: bool = False
 ) -> Json:
     entry = state.table.entries[name]
+    drained = state.table.is_drained(entry)
     host_state, why_down = state.table.state(name, now_s)
     if (revoked or replaced) and host_state in (HostState.UP, HostState.DRAINED):
         host_state = HostState.DOWN  # nobody here talks to it any more
-    if replaced:
-        why_down = REPLACED
-    drained = state.table.is_drained(entry)
     if drained and host_state is HostState.DOWN:
         why_down += "; drained, also when it is back"
     shown: Json = {
@@ -197,7 +195,7 @@ def host_status(
         "address": entry.member.address,
         "state": host_state.value,
         "revoked": revoked,
-        "why_down": why_down,
+        "why_down": REPLACED if replaced else why_down,
         "drained": drain_note(state, name) if drained else None,
         "version": entry.member.version,
     }
@@ -220,8 +218,7 @@ def host_status(
             "features": [],
             "resources": {},
         }
-    vector = sample.vector
-    queues = vector.queues
+    vector, queues = sample.vector, sample.vector.queues
     return shown | {
         "why_closed": why_closed(vector) if host_state is HostState.UP else "",
         "index": round(vector.index, 4),

@@ -207,12 +207,8 @@ class DispatcherLine:
             for key in renewed:
                 if (held := self._held.get(key)) is not None and key in self._leases.until_s:
                     held.attempt.feed(e.Renewed(self._leases.until_s[key]))
-            self.summary = {
-                "mode": reply.mode,
-                "leader": self._client.leader,
-                "queued": reply.queued,
-                "running": reply.running,
-            }
+            self.summary = {"mode": reply.mode, "leader": self._client.leader,
+                            "queued": reply.queued, "running": reply.running}  # fmt: skip
         for item in down.settled:
             self._settled((JobId(item.job), item.attempt))
         for stop in down.stops:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, chdir, suppress
 import pytest
 
 from lbd.local import frames
+from lbd.pack.clear import clear_away
 from lbd.pack.pack import (
     DATA,
     DIRECTORY,
@@ -25,7 +26,6 @@ from lbd.pack.pack import (
     BadPack,
     Packer,
     Unpacker,
-    clear_away,
     open_parent,
 )
 
