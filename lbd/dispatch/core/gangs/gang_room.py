@@ -18,7 +18,8 @@ their turn comes and there is no room for all, the gang steps out of the line an
 """
 
 import math
-from collections import Counter, OrderedDict, deque
+from array import array
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -32,7 +33,7 @@ from lbd.model import Facts, HostId, JobId
 from lbd.policy.needs import jobs_now
 
 DRAIN_S, DRAIN_S_MIN = 600.0, 1.0
-KINDS_KNOWN = 10_000  # of jobs, whose run times are remembered
+KINDS_KNOWN = 4096  # of jobs, whose run times are remembered
 USERS_KNOWN = 1000  # whose drains are, that came to nothing
 # Gangs that are looked at with every change of a slot: nobody's thousands are to take that long.
 PARKED_OF_USER, PARKED_OF_HOST = 4, 64
@@ -44,13 +45,16 @@ MARGIN = 1.5  # a job takes no longer than that times the longest of its like
 class RunTimes:
     """How long jobs of an array, or of a user's label, took lately."""
 
-    _runs_s: OrderedDict[tuple[str, str, int], deque[float]] = field(default_factory=OrderedDict)
+    # A deque takes as much as six of these.
+    _runs_s: OrderedDict[tuple[str, str, int], "array[float]"] = field(default_factory=OrderedDict)
 
     def ended(self, job: QueuedJob, run_s: float) -> None:
         if not (job.array or job.name):
             return
         key = kind_of(job)
-        self._runs_s.setdefault(key, deque(maxlen=RUNS_KEPT)).append(run_s)
+        runs_s = self._runs_s.setdefault(key, array("d"))
+        runs_s.append(run_s)
+        del runs_s[:-RUNS_KEPT]
         self._runs_s.move_to_end(key)
         while len(self._runs_s) > KINDS_KNOWN:
             self._runs_s.popitem(last=False)
