@@ -23,6 +23,8 @@ LOOK_EVERY_S = 0.2
 SHOWN = 8  # runs of indexes
 LAST = "last"
 
+WAITS_BYTES_MAX = 256 << 10  # of what one submission waits for, as it is on record
+
 
 class DependencyLookup:
     """Of what is asked, the jobs that are meant."""
@@ -49,7 +51,12 @@ class DependencyLookup:
                 found[how, place.first, place.last, place.indexes] = None
             else:
                 found[how, *numbers_of(place, number, index), shown] = None
-        return written(found)
+        if len(text := written(found)) > WAITS_BYTES_MAX:
+            raise LbdError(
+                f"--after: the indexes of these arrays take {len(text)} bytes; {WAITS_BYTES_MAX} is"
+                " the most to be kept with a job: let one job wait for them all"
+            )
+        return text
 
     async def _with_last(self, asked: pb.SubmitRequest) -> list[str]:
         """With the number of the user's latest job or array in place of `last`. Raises LbdError."""

@@ -20,7 +20,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.text.one_line import one_line
 
-ACTS_AT_ONCE = 1000  # jobs: as many as are written together
+ACTS_AT_ONCE, BYTES_AT_ONCE = 1000, 8 << 20  # jobs: as many as are written together
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class Orders:
             return pb.ActReply(errors=[error]).SerializeToString()
         if asked.verb in REQUEUES:
             await order.revival.read_names([row for row in rows if row.id in may])
-        reply, problems = pb.ActReply(), list[tuple[str, str]]()
+        reply, problems, unsettled_bytes = pb.ActReply(), list[tuple[str, str]](), 0
         for number, row in enumerate(order.in_turn(rows), 1):
             try:
                 if row.id not in may:
                     raise LbdError(f"permission denied: job {row.shown} is not yours{fault}")
-                await order.act_on(row)
+                unsettled_bytes += await order.act_on(row)
                 job_log.debug(row.shown, "%s, as %s on %s wants", asked.verb, asked.user, host)
                 reply.done.append(row.id)
                 reply.done_ids.append(row.shown)
@@ -72,8 +72,9 @@ class Orders:
                 mine = len(rows) == 1 or row.id in own or bool(asked.is_admin and fault)
                 if mine and not order.is_said(row):
                     problems.append((row.shown, by_shown_id(str(problem), row)))
-            if not number % ACTS_AT_ONCE:  # what others want comes in between, on the disk too
-                await self.dispatcher.settled()
+            if not number % ACTS_AT_ONCE or unsettled_bytes >= BYTES_AT_ONCE:
+                await self.dispatcher.settled()  # what others want comes between, on the disk too
+                unsettled_bytes = 0
         reply.errors.extend(in_few_lines(problems))
         await self.dispatcher.settled()
         return reply.SerializeToString()
@@ -104,12 +105,15 @@ class Order:
             self._gangs.add(row.submission)
         return False
 
-    async def act_on(self, row: JobRow) -> None:
-        """Raises LbdError."""
+    async def act_on(self, row: JobRow) -> int:
+        """How many bytes are to be written for it, but for its own row. Raises LbdError."""
+        size_bytes = 0
         if self._asked.verb == "update":
-            actions = self.updates.carry(await self.updates.of(row), row)
+            change = await self.updates.of(row)
+            size_bytes = len(change.spec or b"")
+            actions = self.updates.carry(change, row)
         elif row.submission in self._gangs:
-            return
+            return 0
         else:
             gang = await self.revival.gang(row) if self._asked.verb in REQUEUES else []
             gang = await self._finder.forgiven(gang) if gang else []
@@ -117,6 +121,7 @@ class Order:
             if row.gang and self._asked.signal in ENDING:
                 self._gangs.add(row.submission)
         self._dispatcher.carry(actions)
+        return size_bytes
 
     def _do(self, row: JobRow) -> list[Action]:
         """Raises LbdError."""

@@ -2,7 +2,7 @@
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lbd.dispatch.core.ledger_rows import JobRow
 from lbd.dispatch.core.records import Action, Updated
@@ -23,8 +23,10 @@ class Updates:
     dispatcher: Dispatcher
     asked: pb.Update
     is_admin: bool
-    _made: dict[int, Updated] = field(default_factory=dict)  # by submission
-    _recorded: set[int] = field(default_factory=set)
+    # By submission: the one that is looked at, with a request of megabytes perhaps, and those that
+    # are recorded, without theirs.
+    _current: dict[int, Updated] = field(default_factory=dict)
+    _recorded: dict[int, Updated] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raises LbdError."""
@@ -48,16 +50,17 @@ class Updates:
 
     async def of(self, row: JobRow) -> Updated:
         """Raises LbdError."""
-        if row.submission not in self._made:
-            asked, spec = self.asked, (await self.dispatcher.ledger.spec(row.submission)).spec
-            limit_s = asked.timeout_s if asked.HasField("timeout_s") else row.limit_s
-            name = one_line(asked.name, TEXT_MAX) if asked.HasField("name") else row.name
-            priority = asked.priority if asked.HasField("priority") else row.priority
-            spec = with_limit(spec, limit_s) if asked.HasField("timeout_s") else spec
-            begin = asked.begin if asked.HasField("begin") else row.not_before
-            values = row.submission, priority, name, limit_s, spec, begin
-            self._made[row.submission] = Updated(*values)
-        return self._made[row.submission]
+        number, asked = row.submission, self.asked
+        if known := self._recorded.get(number) or self._current.get(number):
+            return known
+        self._current.clear()
+        spec = await self._with_limit(row) if asked.HasField("timeout_s") else None
+        limit_s = asked.timeout_s if asked.HasField("timeout_s") else row.limit_s
+        name = one_line(asked.name, TEXT_MAX) if asked.HasField("name") else row.name
+        priority = asked.priority if asked.HasField("priority") else row.priority
+        begin = asked.begin if asked.HasField("begin") else row.not_before
+        made = self._current[number] = Updated(number, priority, name, limit_s, spec, begin)
+        return made
 
     def carry(self, change: Updated, row: JobRow) -> list[Action]:
         """Raises LbdError if this one has begun."""
@@ -69,9 +72,13 @@ class Updates:
             actions += dispatcher.life.begin_at(job, change.not_before, clock_s(), dispatcher.rng)
         if row.submission in self._recorded:
             return actions
-        self._recorded.add(row.submission)
+        self._recorded[row.submission] = replace(change, spec=None)
         dispatcher.starts.forget(row.submission)  # those that begin from now on read it again
         return [change, *actions]
+
+    async def _with_limit(self, row: JobRow) -> bytes:
+        stored = await self.dispatcher.ledger.spec(row.submission)
+        return with_limit(stored.spec, self.asked.timeout_s)
 
     def has_changed(self, row: JobRow) -> bool:
         """Some of its submission wait, and were changed: it has begun, and goes on as it is."""

@@ -8,7 +8,8 @@ times as much. The last of the disk is for what happens to the jobs that are the
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from lbd.text.units import show_size
 
@@ -35,6 +36,17 @@ class Disk(NamedTuple):
     @property
     def reserve_bytes(self) -> int:
         return min(self.size_bytes // RESERVE_SHARE, RESERVE_BYTES_MAX)
+
+
+Weight = Literal["jobs", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Of users with more on record than their share: the first job that is kept."""
+
+    who: str  # the column that tells users apart
+    first_kept: tuple[tuple[object, int], ...] = ()
 
 
 class LedgerRoom:

@@ -2,17 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from lbd.dispatch.core.discipline import QueuedJob, Target
-from lbd.dispatch.core.ledger_room import Disk, LedgerRoom, OnRecord
+from lbd.dispatch.core.ledger_room import Disk, Excess, LedgerRoom, OnRecord, Weight
 from lbd.dispatch.core.records import Record
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, HostId, JobId, JobState
 from lbd.policy.invocation import key_of
-from lbd.text.index_list import Runs, run
+from lbd.text.index_list import Runs, run, runs_text
 from lbd.text.needs_words import read_needs_text
 
+ROW_BYTES = 200  # of a job and its entries in indexes, about
 NAMED_BY = 4096  # bytes of a command say what it is
 NOTICED = ("running", "suspended", "pending", "lost", "failed", "cancelled")  # of tasks, first
 
@@ -73,8 +74,10 @@ class Submission:
 
     @property
     def size_bytes(self) -> int:
-        """On record."""
-        return len(self.command) + len(self.spec) + self.count * len(self.barred_text)
+        """On record, with its jobs."""
+        texts = self.after, self.needs, self.name, self.key, runs_text(self.runs)
+        own = len(self.command) + len(self.spec) + sum(map(len, texts))
+        return own + self.count * (ROW_BYTES + len(self.barred_text))
 
     @property
     def runs(self) -> Runs:
@@ -324,17 +327,6 @@ class Wanted:
     commands: bool = True  # these as well; else empty
     # Tasks by the number of their array and their indexes, before they are looked up.
     tasks: tuple[tuple[int, Runs], ...] = ()
-
-
-Weight = Literal["jobs", "bytes"]
-
-
-@dataclass(frozen=True, slots=True)
-class Excess:
-    """Of users with more on record than their share: the first job that is kept."""
-
-    who: str  # the column that tells users apart
-    first_kept: tuple[tuple[object, int], ...] = ()
 
 
 class Ledger(Protocol):

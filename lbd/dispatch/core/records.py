@@ -232,7 +232,7 @@ class Updated:
     priority: int
     name: str
     limit_s: float
-    spec: bytes  # with that limit
+    spec: bytes | None  # with that limit; None: as it was
     not_before: float = 0.0  # UNIX seconds; 0: at once
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from lbd.config.dispatch import DispatchConfig
-from lbd.dispatch.core.ledger_room import OnRecord
-from lbd.dispatch.core.ledger_rows import Excess, Ledger, Weight
+from lbd.dispatch.core.ledger_room import Excess, OnRecord, Weight
+from lbd.dispatch.core.ledger_rows import Ledger
 from lbd.dispatch.core.shares import even_share
 from lbd.dispatch.ledger.work import VALUES_MAX, Ask, Many, Work, marks, whole
 

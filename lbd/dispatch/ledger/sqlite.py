@@ -14,8 +14,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from lbd.dispatch.core.ledger_room import Disk
-from lbd.dispatch.core.ledger_rows import Excess, LedgerTrouble
+from lbd.dispatch.core.ledger_room import Disk, Excess
+from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger.schema import STEPS, VERSION
 from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle, steps
 from lbd.dispatch.ledger.work import Ask, MakeWork, Result, Row, Work
@@ -31,6 +31,7 @@ FAULTS = (
     sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError,
     ArithmeticError, ValueError, TypeError, LookupError,
 )  # fmt: skip
+LOG_BYTES = 64 << 20  # of the log that SQLite writes first
 VACUUM_PAGES = 2000  # given back to the disk at once, after jobs were forgotten
 
 
@@ -176,6 +177,7 @@ def connect(path: Path) -> sqlite3.Connection:
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # heeded in a new file alone
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
+    db.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")  # after a large change
     return db
 
 

@@ -15,11 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from lbd.dispatch.core.ledger_room import Disk, LedgerRoom, OnRecord
+from lbd.dispatch.core.ledger_room import Disk, Excess, LedgerRoom, OnRecord, Weight
 from lbd.dispatch.core.ledger_rows import (
     Accepted,
     AttemptRow,
-    Excess,
     JobRow,
     LedgerTrouble,
     Stored,
@@ -27,7 +26,6 @@ from lbd.dispatch.core.ledger_rows import (
     SubmissionRange,
     Tally,
     Wanted,
-    Weight,
 )
 from lbd.dispatch.core.records import Changed, Ending, Record
 from lbd.dispatch.ledger import array_work, retention, work

@@ -149,7 +149,8 @@ def apply_all(changes: Sequence[Dated]) -> Work[None]:
     yield from together(begins, others)
     if updates:
         yield Many(
-            "UPDATE submissions SET priority = ?, name = ?, limit_s = ?, spec = ?, not_before = ?"
+            "UPDATE submissions SET priority = ?, name = ?, limit_s = ?,"
+            " spec = COALESCE(?, spec), not_before = ?"
             " WHERE id = ?",
             [(c.priority, c.name, c.limit_s, c.spec, c.not_before, c.submission) for c in updates],
         )

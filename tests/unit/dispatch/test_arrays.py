@@ -2,14 +2,17 @@
 
 import pytest
 
+from lbd.dispatch import orders
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.core.shares import Rules
+from lbd.dispatch.daemon import Dispatcher
 from lbd.model import HostId, JobId
-from lbd.net.gen import lbm_pb2
+from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.net.gen.dispatch_pb2 import Update
+from lbd.net.submitter import request_in
 from lbd.process.boot_clock import clock_s
-from tests.unit.dispatch.services import HostConnection, asking, opened
+from tests.unit.dispatch.services import HostConnection, asking, opened, request
 
 WHO = {"user": "ann", "uid": 1001}
 H1 = HostId("h1")
@@ -182,3 +185,29 @@ async def test_an_array_that_cannot_be_is_refused(world, fields):
     reply = await world.submit(asking(**ARRAY | fields))
     assert reply.error
     assert await world.ledger.live() == []
+
+
+async def test_an_update_of_many_large_jobs_is_written_in_parts(world, monkeypatch):
+    """All their requests, of megabytes each, were in the dispatcher's memory at once."""
+    monkeypatch.setattr(orders, "BYTES_AT_ONCE", 1000)
+    large = request(argv=[b"true", b"x" * 600])
+    for _ in range(7):
+        asked = asking()
+        asked.spec.run_request = large.SerializeToString()
+        await world.submit(asked)
+    written, settled = [], world.dispatcher.settled
+
+    async def noted():
+        written.append(sum(len(one.actions) for one in world.dispatcher._batches._queue))
+        await settled()
+
+    monkeypatch.setattr(Dispatcher, "settled", lambda _: noted())
+    done = await world.act(verb="update", selectors=["1-7"], update=Update(timeout_s=7.0), **WHO)
+    assert (list(done.errors), len(done.done)) == ([], 7)
+    assert len(written) >= 4
+    for number in range(1, 8):
+        stored = dispatch_pb2.StoredSpec.FromString((await world.ledger.spec(number)).spec)
+        assert request_in(stored).timeout_s == 7.0
+    before = await world.ledger.spec(1)
+    await world.act(verb="update", selectors=["1"], update=Update(name="other"), **WHO)
+    assert await world.ledger.spec(1) == before

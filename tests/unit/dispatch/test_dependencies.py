@@ -5,12 +5,13 @@ import time
 import pytest
 
 from lbd.dispatch.core.discipline import HostSlots
-from lbd.dispatch.core.ledger_rows import Excess
+from lbd.dispatch.core.ledger_room import Excess
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.dependencies import DependencyCounts
 from lbd.model import HostId, JobId
 from lbd.net.gen.dispatch_pb2 import Update
 from lbd.process.boot_clock import clock_s
+from lbd.text.index_list import runs_in, runs_text
 from tests.unit.dispatch.services import HostConnection, asking, opened
 
 WHO = {"user": "ann", "uid": 1001}
@@ -113,6 +114,17 @@ async def test_of_an_array_all_tasks_count_or_the_one_that_is_named(world):
     assert 5 not in began(world)
     await ended(world, "3")
     assert 5 in began(world)
+
+
+async def test_indexes_of_megabytes_are_not_kept_with_every_job_that_waits(world):
+    """Each such job took 1.9 MB of the ledger, and counted as 400 bytes."""
+    indexes = runs_text(runs_in([10**17 + 3 * number * number for number in range(9000)]))
+    array = {"is_array": True, "first_index": 10**17}
+    for _ in range(2):
+        assert (await world.submit(asking(**array, indexes=indexes))).error == ""
+    assert (await world.submit(after("task:1", **array, count=1))).error == ""
+    refused = (await world.submit(after("task:1", "task:9001", **array, count=1))).error
+    assert refused.startswith("--after: the indexes of these arrays take ")
 
 
 async def test_task_by_task(world):

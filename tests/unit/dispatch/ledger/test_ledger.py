@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from lbd.dispatch.core.discipline import Target
+from lbd.dispatch.core.ledger_room import Excess
 from lbd.dispatch.core.ledger_rows import (
     Accepted,
-    Excess,
     LedgerTrouble,
     Stored,
     Submission,

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from lbd.dispatch.core.ledger_rows import Excess, LedgerTrouble, Wanted
+from lbd.dispatch.core.ledger_room import Excess
+from lbd.dispatch.core.ledger_rows import LedgerTrouble, Wanted
 from lbd.dispatch.core.records import Fate
 from lbd.model import JobState
 from tests.unit.dispatch.ledger.test_ledger import changed, ledger, submission
@@ -74,17 +75,27 @@ async def test_who_has_most_bytes_on_record_loses_their_own_oldest(ledger, by_ui
     ended = [str(job) for job in range(1, 9)]
     await ledger.record([changed(job, JobState.DONE, Fate.DONE, attempt=0) for job in ended], 10.0)
     found = await ledger.on_record(by_uid=by_uid)
-    assert (small.size_bytes, large.size_bytes) == (
-        len(small.command) + 10,
-        len(small.command) + 1000,
-    )
+    assert large.size_bytes > small.size_bytes + 1000
     assert sorted((one.user, one.origin, one.jobs, one.size_bytes) for one in found) == sorted([
         ("uid 1" if by_uid else "ann", "h1", 2, 2 * small.size_bytes),
         ("uid 2" if by_uid else "eve", "h1", 6, 3 * large.size_bytes),
     ])  # fmt: skip
-    excess = await excess_of(ledger, "bytes", 2200, by_uid=by_uid)
+    keep = 2 * small.size_bytes + 2 * large.size_bytes + 100
+    excess = await excess_of(ledger, "bytes", keep, by_uid=by_uid)
     assert [first for _, first in excess.first_kept] == [4]
     assert await ledger.forget(0.0, excess, 100) == 2
     kept = await ledger.find(Wanted(ended_too=True))
     assert [row.id for row in kept] == [1, *range(4, 9)]
-    assert (await excess_of(ledger, "bytes", 2200, by_uid=by_uid)).first_kept == ()
+    assert (await excess_of(ledger, "bytes", keep, by_uid=by_uid)).first_kept == ()
+
+
+def test_all_that_comes_with_a_submission_counts():
+    """Indexes of other arrays that it waits for were megabytes, and counted for nothing."""
+    plain = submission(first_index=1, count=10)
+    indexes = tuple((number, number, 1) for number in range(0, 900, 3))
+    for more in (
+        {"after": "x" * 1000}, {"needs": "x" * 1000}, {"excluded": ("x" * 100,)},
+        {"key": "x" * 1000}, {"indexes": indexes},
+    ):  # fmt: skip
+        assert replace(plain, **more).size_bytes >= plain.size_bytes + 1000
+    assert replace(plain, count=1000).size_bytes >= plain.size_bytes + 990 * 100
