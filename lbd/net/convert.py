@@ -168,7 +168,7 @@ def member_out(member: m.Member) -> pb.Member:
         rank=member.rank,
         incarnation=member.incarnation,
         version=member.version,
-        vector_format=member.vector_format,
+        vector_format=member.vector_format or 0,
     )
     wire.MergeFromString(member.more)
     return wire

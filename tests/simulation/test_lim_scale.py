@@ -22,6 +22,10 @@ def test_a_large_cluster_starts_loses_a_tenth_at_once_and_heals():
     cluster = VirtualCluster(HOSTS, 1)
     cluster.check_each_event = False
     cluster.run_until(cluster.settled, 60, "every host sees every host")
+    cluster.run(PARAMS.keepalive_s)
+    whole_vectors = cluster["h1"].sent["Vector"]
+    cluster.run(PARAMS.keepalive_s)
+    assert cluster["h1"].sent["Vector"] == whole_vectors, "to hosts that began before the centre"
     rng = Random(1)
     lost = rng.sample(cluster.names[1:], HOSTS // 10)
     for name in lost:

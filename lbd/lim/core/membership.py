@@ -136,7 +136,7 @@ class Membership:
             return False
         if message.incarnation > entry.member.incarnation:
             # It may have another release now, which its Hello will say.
-            renewed = replace(entry.member, incarnation=message.incarnation, vector_format=0)
+            renewed = replace(entry.member, incarnation=message.incarnation, vector_format=None)
             self._table.update(renewed)
         if entry.left:
             return False
@@ -223,7 +223,7 @@ class Membership:
                 return [*actions, Log("the table is full: lim.max_hosts", warning=True)]
             if member.incarnation > self._tombstones.get(member.name, -1):
                 # Unknown until it speaks itself, so that its Hello or its sample counts as news.
-                heard_of = replace(member, incarnation=0, vector_format=0)
+                heard_of = replace(member, incarnation=0, vector_format=None)
                 self._table.add(heard_of, listed=False, now_s=now_s)
                 if len(actions) < GREETED_FIRST:
                     actions.append(self.hello(member, wants_members=False))

@@ -48,7 +48,8 @@ class Member:
     incarnation: int
     version: str = ""
     more: bytes = b""  # fields of a later release, as they came: passed on with the rest
-    vector_format: int = 0  # the highest that it reads; 0: whole vectors, or not known
+    # The highest that it reads, 0: whole vectors; None: it has not said Hello
+    vector_format: int | None = None
 
     @property
     def lim_target(self) -> str:

@@ -305,6 +305,8 @@ class LimState:
             case m.Report() if body.sample.host == sender:
                 self.table.record(body.sample, now_s)
                 self.placer.centre_learnt(sender, body.ended)
+                if self.placer.is_centre and not self.table.has_said_hello(sender):
+                    return [e.Reply(self.membership.unknown(sender))]
             case m.Reserve() if body.sample.host == sender:
                 self.table.record(body.sample, now_s)
                 taken = self.reservations.asked(sender)

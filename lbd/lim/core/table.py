@@ -112,6 +112,11 @@ class Table:
         self._ranking.clear()
         self._changed[member.name] = None
 
+    def has_said_hello(self, name: HostId) -> bool:
+        """Since it started. If that was before we started, it believes that it has, and what it
+        reads is not known here: a centre asks for it."""
+        return self.entries[name].member.vector_format is not None
+
     def update(self, member: Member) -> None:
         """News of a known host: another address, a new incarnation. It has not left, then."""
         entry = self.entries[member.name]

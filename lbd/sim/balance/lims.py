@@ -360,7 +360,7 @@ def make_hosts(
     """
     names = [HostId(f"h{number + 1}") for number in range(engine.setup.hosts)]
     members = [
-        m.Member(name, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", 7901, 7902, n, 1)
+        m.Member(name, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", 7901, 7902, n, 1, vector_format=0)
         for n, name in enumerate(names)
     ]
     base = InForce(lim, LoadConfig())

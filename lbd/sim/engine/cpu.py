@@ -5,7 +5,8 @@ start would have had, it grows at the speed of a core, or slower when the tasks 
 a task that arrives is done when it has grown by the task's own demand, whatever happens meanwhile.
 
 Messages and job transfers go before all tasks (Zhou 1987, section 3.2.3): while they keep the CPU,
-the virtual time stands still.
+the virtual time stands still. Nothing is counted at a message: it moves the moment from which the
+tasks are still to be served by as much as it takes, for what they have had before is as much then.
 """
 
 from abc import ABC, abstractmethod
@@ -49,14 +50,18 @@ class MeteredCpu(ABC):
 
 
 class SharedCpu(MeteredCpu, Generic[Task]):
-    __slots__ = ("_at_s", "_order", "_queue", "_served_s", "_stalled_until_s", "due_s")
+    __slots__ = (
+        "_metered_s", "_order", "_queue", "_served_s", "_stalled_until_s", "_unserved_since_s",
+        "due_s",
+    )  # fmt: skip
 
     def __init__(self, cores: float, speed: float) -> None:
         super().__init__(cores, speed)
         self.due_s = NEVER  # when the next task would be done if nothing else came
         self._queue: list[tuple[float, int, Task]] = []
         self._served_s = 0.0
-        self._at_s = 0.0
+        self._unserved_since_s = 0.0  # the tasks are yet to be served from then on
+        self._metered_s = 0.0  # until when
         self._stalled_until_s = 0.0
         self._order = 0
 
@@ -97,33 +102,32 @@ class SharedCpu(MeteredCpu, Generic[Task]):
     def overhead(self, seconds: float, now_s: float) -> float:
         """Work that goes before the tasks, after such work already waiting. Returns its end."""
         stalled_s = self._stalled_until_s
-        if not seconds:
-            return max(now_s, stalled_s)
-        if self._queue and (stalled_s < now_s or self.is_metered):  # else nothing has passed
-            self._advance(now_s)
         if stalled_s < now_s:
             stalled_s = now_s
-        self._stalled_until_s = stalled_s = stalled_s + seconds / self.power
+        if seconds:
+            stall_s = seconds / self.power
+            self._stalled_until_s = stalled_s = stalled_s + stall_s
+            self._unserved_since_s += stall_s
         return stalled_s
 
     def _advance(self, now_s: float) -> None:
         tasks = len(self._queue)
+        if self.is_metered:
+            self._count(tasks, now_s - self._metered_s)
+            self._metered_s = now_s
+        until_s = self._stalled_until_s
+        if until_s < now_s:
+            until_s = now_s
         if tasks:
-            if self.is_metered:
-                self._count(tasks, now_s - self._at_s)
-            at_s, began_s = self._at_s, self._stalled_until_s
-            if began_s < at_s:
-                began_s = at_s
-            if now_s > began_s:
-                rate = self.speed if tasks <= self.cores else self.power / tasks
-                self._served_s += (now_s - began_s) * rate
-        self._at_s = now_s
+            rate = self.speed if tasks <= self.cores else self.power / tasks
+            self._served_s += (until_s - self._unserved_since_s) * rate
+        self._unserved_since_s = until_s
 
     def _first_due_s(self) -> float:
         """Without calls, which would take most of its time: it is asked at nearly every event."""
         queue = self._queue
         tasks = len(queue)
         rate = self.speed if tasks <= self.cores else self.power / tasks
-        began_s = self._at_s if self._at_s > self._stalled_until_s else self._stalled_until_s
         left_s = queue[0][0] - self._served_s
-        return began_s + left_s / rate if left_s > 0.0 else began_s
+        since_s = self._unserved_since_s
+        return since_s + left_s / rate if left_s > 0.0 else since_s

@@ -21,7 +21,7 @@ def host(number: int) -> HostId:
 def member(name: str, rank: int = 0, incarnation: int = 1, address: str = "") -> Member:
     number = int(name[1:]) if name[1:].isdigit() else 0
     where = address or f"10.0.{number // 250}.{number % 250 + 1}"
-    form = VECTOR_FORMAT if incarnation else 0  # of others it is known once they say Hello
+    form = VECTOR_FORMAT if incarnation else None  # of others it is known once they say Hello
     return Member(HostId(name), where, 7901, 7902, rank, incarnation, "test", vector_format=form)
 
 

@@ -1,5 +1,7 @@
 """What a LIM does about each event, beyond what the simulated clusters show."""
 
+from dataclasses import replace
+
 import pytest
 
 from lbd.config.schema import LimConfig
@@ -132,6 +134,23 @@ def test_a_reservation_that_is_granted_counts():
         reply = m.Message("test", H2, 1, body)
         assert state.handle(e.Replied(H2, m.Reserve(sample("h4", 1)), reply), NOW_S) == []
         assert (H2 in state.reservations.made) == taken
+
+
+@pytest.mark.parametrize("reads", [0, 1])
+def test_a_centre_asks_who_reports_for_the_hello_that_it_has_missed(reads):
+    """It was said before the centre started, and only it says which vectors the host reads."""
+    state = lim_state("h1", others=("h2",), now_s=NOW_S)
+    report = m.Report(sample("h2", 1))
+    asked = e.Reply(m.Ack(unknown_sender=True, known_incarnation=1))
+    assert actions(state, "h2", report) == [asked]
+    assert state.table.entries[H2].sample == report.sample
+    actions(state, "h2", m.Hello(replace(member("h2"), vector_format=reads), False))
+    assert actions(state, "h2", report) == [e.Reply(m.Ack())]
+
+
+def test_a_host_that_is_no_centre_asks_nobody_who_reports_for_a_hello():
+    state = lim_state("h2", others=("h1", "h3"), now_s=NOW_S)
+    assert actions(state, "h3", m.Report(sample("h3", 1))) == [e.Reply(m.Ack())]
 
 
 def test_who_says_hello_hears_of_our_load():
