@@ -186,7 +186,7 @@ def host_status(
     entry = state.table.entries[name]
     drained = state.table.is_drained(entry)
     host_state, why_down = state.table.state(name, now_s)
-    if (revoked or replaced) and host_state in (HostState.UP, HostState.DRAINED):
+    if replaced or (revoked and host_state in (HostState.UP, HostState.DRAINED)):
         host_state = HostState.DOWN  # nobody here talks to it any more
     if drained and host_state is HostState.DOWN:
         why_down += "; drained, also when it is back"
