@@ -128,7 +128,11 @@ def states_page() -> str:
     matched(ATTEMPT_STATES, attempts - jobs, "states of attempts")
     ended = ", ".join(f"`{state.value}`" for state in ENDED_STATES)
     hosts = [(f"`{name}`", prose(text)) for name, text in HOST_STATES.items()]
-    hosts.append(("`revoked`", "Its certificates no longer count (`lbctl revoke`)."))
+    revoked = (
+        "Its certificates no longer count (`lbctl revoke`, or it was replaced), and it was not "
+        "heard with a new one. Where the authority is, it is `down` once it has one."
+    )
+    hosts.append(("`revoked`", revoked))
     return page((
         "# States",
         "## Hosts",

@@ -59,6 +59,7 @@ class Operations:
         self._lim = lim
         self._past_loads = past_loads or PastLoads()
         self._is_out = is_out
+        self.has_new_certificate: Callable[[str], bool] = lambda _host: False
         self._state = lim.state
         self._traffic = traffic
         self._admins = Admins(lim.config.admin)
@@ -191,8 +192,9 @@ class Operations:
 
     async def _status(self, _request: Json, _caller: Caller) -> Json:
         now_s = time.monotonic()
-        revoked = {name for name in self._state.table.entries if self._is_revoked(name, now_s)}
-        return r.status(self._state, now_s, self._queue, revoked)
+        out = {name for name in self._state.table.entries if self._is_revoked(name, now_s)}
+        replaced = {name for name in out if self.has_new_certificate(name)}
+        return r.status(self._state, now_s, self._queue, out - replaced, replaced)
 
     async def _loads(self, request: Json, _caller: Caller) -> Json:
         """What the loads of some hosts were."""

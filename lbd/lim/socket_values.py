@@ -32,6 +32,7 @@ from lbd.text.spelling import nearest
 
 Json = dict[str, object]
 LOADS_HOSTS_MAX = 50  # whose loads of the past are in one answer
+REPLACED = "it has a new certificate, and its daemons have not been heard with it yet"
 NAME_MAX = 255  # characters of a user's
 SECONDS_MAX = 1e18  # a whole number of more may be none that floats have
 
@@ -156,10 +157,11 @@ def lbm_status(request: Json) -> LbmStatus:
 
 
 def status(
-    state: LimState, now_s: float, queue: Json | None = None, revoked: Collection[HostId] = ()
-) -> Json:
+    state: LimState, now_s: float, queue: Json | None = None,
+    revoked: Collection[HostId] = (), replaced: Collection[HostId] = (),
+) -> Json:  # fmt: skip
     """The object of `lbctl status --json`. `queue`: of the dispatcher, if there is one; `revoked`:
-    hosts that are, and have not joined again."""
+    hosts that are, and have not joined again; `replaced`: that have, and are not heard yet."""
     names = sorted(state.table.entries, key=lambda n: (state.table.entries[n].member.rank, n))
     return {
         "schema": 1,
@@ -172,16 +174,20 @@ def status(
             "dispatcher": queue,
         },
         "params": {**state.settings.params, **state.settings.words},
-        "hosts": [host_status(state, name, now_s, name in revoked) for name in names],
+        "hosts": [
+            host_status(state, name, now_s, name in revoked, name in replaced) for name in names
+        ],
     }
 
 
-def host_status(state: LimState, name: HostId, now_s: float, revoked: bool = False) -> Json:
+def host_status(
+    state: LimState, name: HostId, now_s: float, revoked: bool = False, replaced: bool = False
+) -> Json:
     entry = state.table.entries[name]
-    host_state, why_down = state.table.state(name, now_s)
-    if revoked and host_state in (HostState.UP, HostState.DRAINED):
-        host_state = HostState.DOWN  # nobody here talks to it any more
     drained = state.table.is_drained(entry)
+    host_state, why_down = state.table.state(name, now_s)
+    if replaced or (revoked and host_state in (HostState.UP, HostState.DRAINED)):
+        host_state = HostState.DOWN  # nobody here talks to it any more
     if drained and host_state is HostState.DOWN:
         why_down += "; drained, also when it is back"
     shown: Json = {
@@ -189,7 +195,7 @@ def host_status(state: LimState, name: HostId, now_s: float, revoked: bool = Fal
         "address": entry.member.address,
         "state": host_state.value,
         "revoked": revoked,
-        "why_down": why_down,
+        "why_down": REPLACED if replaced else why_down,
         "drained": drain_note(state, name) if drained else None,
         "version": entry.member.version,
     }
@@ -212,8 +218,7 @@ def host_status(state: LimState, name: HostId, now_s: float, revoked: bool = Fal
             "features": [],
             "resources": {},
         }
-    vector = sample.vector
-    queues = vector.queues
+    vector, queues = sample.vector, sample.vector.queues
     return shown | {
         "why_closed": why_closed(vector) if host_state is HostState.UP else "",
         "index": round(vector.index, 4),

@@ -332,3 +332,12 @@ def certificate_of(context: Call) -> bytes:
 def names_in(certificate: str) -> list[str]:
     """The DNS names of a PEM certificate. Raises ValueError if it is none."""
     return der.dns_names(ssl.PEM_cert_to_DER_cert(certificate))
+
+
+def has_new_certificate(tls: Tls, host: str) -> bool:
+    """A host that was revoked, as far as the authority is here, which knows."""
+    try:
+        known = tls.authority.ledger().hosts.get(host) if tls.authority else None
+    except LbdError:
+        return False
+    return known is not None and not known.revoked

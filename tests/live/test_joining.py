@@ -122,6 +122,9 @@ def test_a_host_joins_runs_commands_and_is_put_out(tls_lab, newcomer):
     assert re.search(r"FAULT +certificate +revoked", found)
     newcomer.stop()
     assert newcomer.join(new_token(tls_lab, "new")).returncode == 0
+    shown = tls_lab.run("h1", "lbctl", "status").stdout  # where the authority is
+    assert re.search(r"(?m)^new +down ", shown)
+    assert "new: it has a new certificate, and its daemons have not been heard" in shown
     newcomer.start()
     tls_lab.wait_until(
         lambda: newcomer.run("lbrun", "-H", "h3", "true").returncode == 0, "it is in again"

@@ -39,8 +39,8 @@ from lbd.policy.needs import is_size
 
 STATE_COLOURS = {"up": GREEN, "late": YELLOW, "down": RED, "revoked": RED, "drained": YELLOW}
 REVOKED = (
-    "revoked; to let it in again: lbctl token create {host}, then on {host} lbctl join and lbctl "
-    "restart"
+    "revoked, and not heard with a new certificate; to let it in again: lbctl token create {host}, "
+    "then on {host} lbctl join and lbctl restart"
 )
 HEADER = (
     "HOST", "STATE", "BUSY", ">LOAD", ">CPU", ">IO", ">STALLED", ">UTIL", ">MEMORY", ">CORES",

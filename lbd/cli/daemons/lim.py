@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from lbd.cli.daemons.queue_start import DispatcherStart
@@ -16,7 +17,7 @@ from lbd.lim.remembering import Remembering
 from lbd.lim.socket import Operations
 from lbd.local import json_socket as local
 from lbd.net.lim_network import LimNetwork, Traffic
-from lbd.net.tls import Tls
+from lbd.net.tls import Tls, has_new_certificate
 from lbd.net.transport import Plain
 from lbd.net.trust_service import TrustService
 from lbd.net.trusted import trust_of
@@ -57,6 +58,8 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
         lim.kept.follow = DispatcherStart(config, stop).follow
         is_out = trust.is_out if isinstance(trust, Tls) else never_out
         operations = Operations(lim, traffic, is_out, remembering.loads)
+        if isinstance(trust, Tls):
+            operations.has_new_certificate = partial(has_new_certificate, trust)
         if network is not None and isinstance(trust, Tls):
             guard = PolicyGuard(trust, config.admin, lim.state)
             network.vet, operations.sign = guard.vet, guard.sign

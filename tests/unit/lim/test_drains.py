@@ -103,6 +103,8 @@ async def test_a_host_is_not_up_from_when_it_is_known_to_be_revoked(two):
 
     entry.heard_at_s = entry.sampled_at_s = learnt_s
     assert await shown() == {"h1": ("up", False), "h2": ("down", True)}
+    one.operations.has_new_certificate = lambda name: name == "h2"
+    assert await shown() == {"h1": ("up", False), "h2": ("down", False)}
     entry.sampled_at_s = learnt_s + 0.001
     assert await shown() == {"h1": ("up", False), "h2": ("up", False)}
 

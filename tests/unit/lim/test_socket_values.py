@@ -69,6 +69,12 @@ def test_a_revoked_host_is_not_up_however_young_its_report_is():
     assert [(row["state"], row["revoked"]) for row in rows[:2]] == [("up", False), ("down", True)]
 
 
+def test_a_host_that_was_replaced_is_down_until_its_new_daemons_are_heard():
+    row = status(lim(h2=AWAY), NOW_S, replaced={HostId("h2")})["hosts"][1]
+    assert (row["state"], row["revoked"]) == ("down", False)
+    assert row["why_down"].startswith("it has a new certificate, and its daemons have not been")
+
+
 def test_status_shows_memory_as_memory():
     heard = replace(vector(), memory_total=8 << 30, memory_available=3 << 30)
     shown = {row["name"]: row["memory"] for row in status(lim(h2=heard), NOW_S)["hosts"]}

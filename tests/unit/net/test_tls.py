@@ -6,7 +6,7 @@ import pytest
 
 from lbd.errors import PeerError
 from lbd.lim.core.table import NEVER
-from lbd.net.tls import Tls
+from lbd.net.tls import Tls, has_new_certificate
 from lbd.trust import certificates
 from lbd.trust.authority import sign
 from lbd.trust.files import Credentials
@@ -48,6 +48,18 @@ def test_who_is_out_until_it_is_heard_again(tls, authority):
     assert not tls.is_out("h2", time.monotonic()), "it has joined again: nobody else is heard"
     assert not tls.is_out("h3", NEVER)
     assert Tls("h1", tls.files).is_out("h2", NEVER), "a LIM that was restarted knows"
+
+
+def test_a_replaced_host_is_known_where_the_authority_is(authority):
+    files = enrolled(authority, "h1")
+    enrolled(authority, "h2")
+    here, elsewhere = Tls("h1", files, lambda: authority), Tls("h1", files)
+    authority.revoke("h2")
+    assert not has_new_certificate(here, "h2")
+    enrolled(authority, "h2")
+    assert has_new_certificate(here, "h2")
+    assert not has_new_certificate(elsewhere, "h2")
+    assert not has_new_certificate(here, "h3")
 
 
 def test_a_caller_is_a_host_until_its_certificate_ends_or_is_revoked(tls, authority):
