@@ -21,12 +21,12 @@ from contextlib import ExitStack, suppress
 from typing import BinaryIO
 
 from lbd.load import process_table
+from lbd.pack.clear import clear_away
 from lbd.pack.pack import (
     Allowance,
     BadPack,
     Packer,
     Unpacker,
-    clear_away,
     complaint_of,
     naming,
     open_parent,

@@ -342,31 +342,3 @@ class Unpacker:
             while view:
                 view = view[file.write(view) :]
             size -= count
-
-
-def clear_away(path: bytes) -> None:
-    """Whatever is called so, a whole tree if it is one; quietly, as far as our rights go."""
-    with suppress(OSError):
-        os.unlink(path)
-        return
-    if os.geteuid() != 0:  # who may not write to a directory cannot empty it; root can as it is
-        with suppress(OSError, RecursionError):  # of more than a thousand levels the upper ones
-            allow_all(path)
-    import shutil  # with all that it imports, for a stage alone
-
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def allow_all(path: bytes, above: int | None = None) -> None:
-    """Its owner may do all with a directory and those in it: that directory, even if there is a
-    link in its place a moment later. Raises OSError."""
-    directory = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
-    try:
-        os.chmod(f"/proc/self/fd/{directory}", 0o700)
-        with os.scandir(f"/proc/self/fd/{directory}") as found:
-            below = [os.fsencode(one.name) for one in found if one.is_dir(follow_symlinks=False)]
-        for name in below:
-            with suppress(OSError):
-                allow_all(name, directory)
-    finally:
-        os.close(directory)

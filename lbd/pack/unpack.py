@@ -10,12 +10,12 @@ import errno
 import os
 from typing import BinaryIO
 
+from lbd.pack.clear import clear_away
 from lbd.pack.pack import (
     Allowance,
     BadPack,
     Unpacked,
     Unpacker,
-    clear_away,
     naming,
     open_parent,
     shown,

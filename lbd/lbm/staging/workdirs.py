@@ -28,7 +28,7 @@ from lbd.keeper.run_as import LocalUser
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.core.jobs import USER_SHARE, Jobs
 from lbd.net.gen import lbm_pb2
-from lbd.pack.pack import clear_away
+from lbd.pack.clear import clear_away
 
 POLL_S = 0.05
 POLLS = 600  # for what ran in a stage to be gone

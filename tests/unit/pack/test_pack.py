@@ -3,12 +3,14 @@
 import io
 import os
 import random
+import resource
 import socket
 from contextlib import ExitStack, chdir, suppress
 
 import pytest
 
 from lbd.local import frames
+from lbd.pack.clear import clear_away
 from lbd.pack.pack import (
     DATA,
     DIRECTORY,
@@ -24,7 +26,6 @@ from lbd.pack.pack import (
     BadPack,
     Packer,
     Unpacker,
-    clear_away,
     open_parent,
 )
 
@@ -103,6 +104,36 @@ def test_a_tree_comes_out_as_it_went_in(roots, seed):
     assert os.listdir(target) == []
 
 
+@pytest.mark.parametrize("is_root", [True, False])
+def test_a_tree_of_any_depth_is_cleared_away(tmp_path, monkeypatch, is_root):
+    """Its path is longer than any call takes, and nobody has a descriptor for each level."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if is_root else 1)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, limits[1]))
+    try:
+        grow_down(tree, 5000, mode=0o700 if is_root else 0o500)
+        clear_away(os.fsencode(tree))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert not tree.exists()
+
+
+def grow_down(tree, levels, mode):
+    """In each directory another, a file and a link out of it."""
+    above = os.open(tree, os.O_DIRECTORY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=above)
+        os.symlink("/", "link", dir_fd=above)
+        os.close(os.open("file", os.O_CREAT, dir_fd=above))
+        below = os.open("d", os.O_DIRECTORY, dir_fd=above)
+        os.fchmod(above, mode)
+        os.close(above)
+        above = below
+    os.close(above)
+
+
 def test_no_link_is_followed_as_a_tree_is_cleared_away(tmp_path, monkeypatch):
     """A user's process put one in the place of a directory just before its mode was changed."""
     tree, others = tmp_path / "tree", tmp_path / "others"
@@ -112,7 +143,7 @@ def test_no_link_is_followed_as_a_tree_is_cleared_away(tmp_path, monkeypatch):
     change = os.chmod
 
     def late(path, mode, **where):
-        if not inner.is_symlink() and os.path.samefile(path, inner):
+        if os.path.lexists(inner) and os.path.samestat(os.stat(path), inner.lstat()):
             inner.rename(tree / "away")
             inner.symlink_to(others)
         change(path, mode, **where)
