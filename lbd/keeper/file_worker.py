@@ -14,9 +14,7 @@ COUNT of the paths are those sent, the rest those to be fetched. Where it cannot
 and exit status 1.
 """
 
-import errno
 import os
-import signal
 from contextlib import ExitStack, suppress
 from typing import BinaryIO
 
@@ -81,24 +79,18 @@ def keep_workdir(step: bytes, path: bytes) -> int:
 def send_signal(pid: int, started_ticks: int, number: int, whole_tree: int) -> int:
     """To the process that has this number and began then, and no other, and to those of its
     descendants that can get it. The exit status is an errno."""
+    tree = dict[int, int]()
+    if whole_tree:
+        everybody = process_table.everybody()
+        below = process_table.with_descendants([pid], everybody) - {pid}
+        tree = {other: everybody[other].started_ticks for other in sorted(below)}
     try:
-        handle = os.pidfd_open(pid)
+        process_table.send_signal(pid, started_ticks, number)
     except OSError as problem:
         return problem.errno or 1
-    try:
-        task, tree = process_table.task_of(pid), set[int]()
-        if task is None or task.started_ticks != started_ticks:
-            return errno.ESRCH
-        if whole_tree:
-            tree = process_table.with_descendants([pid], process_table.everybody()) - {pid}
-        signal.pidfd_send_signal(handle, number)
-    except OSError as problem:
-        return problem.errno or 1
-    finally:
-        os.close(handle)
-    for other in sorted(tree):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(other, number)
+    for other, ticks in tree.items():
+        with suppress(OSError):
+            process_table.send_signal(other, ticks, number)
     return 0
 
 

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from lbd.keeper.limits.ceilings import Ceilings, join, usable
@@ -68,7 +68,8 @@ class Containment:
                 self.kind = f"cgroup{hierarchy.version}" if self.base else "session"
         self.ceilings = Ceilings.find(name, self.base, found)
         self._beside = list(map(str, self.ceilings.directories(self.base)))
-        self._looks: dict[str, MarkLook] = {}  # by job that ends
+        # by job that ends; and when those began that are looked at
+        self._looks: dict[str, tuple[MarkLook, dict[int, int]]] = {}
         self.others: Callable[[], Collection[int]] = tuple  # leaders of sessions that are no strays
 
     def described(self, kind: bytes, limits: bytes) -> tuple[tuple[bytes, str], ...]:
@@ -79,17 +80,20 @@ class Containment:
         """End what a keeper of the same runtime directory left when it was killed."""
         unread, until_s = set[int](), time.monotonic() + CLEAR_LOOK_S
         for _ in range(CLEAR_TRIES):
-            look = MarkLook(_pids() - unread, self._is_ours, uid_of, until_s)
+            began = {pid: task.started_ticks for pid, task in _others().items()}
+            look = MarkLook(began.keys() - unread, self._is_ours, uid_of, until_s)
             while (marked := look.answers()) is None:
                 time.sleep(CLEAR_PAUSE_S)
             unread |= {pid for pid, is_marked in marked.items() if is_marked is None}
             left = [pid for pid, is_marked in marked.items() if is_marked]
+            kill_begun({pid: began[pid] for pid in left})
+            members = list[int]()
             for parent in self._directories():
                 for group in [path for path in parent.iterdir() if path.is_dir()]:
-                    left += cgroup.members(group)
+                    members += cgroup.members(group)
                     _remove(str(group))
-            _kill(left)
-            if not left:
+            _kill(members)
+            if not left and not members:
                 return
             time.sleep(CLEAR_PAUSE_S)
 
@@ -154,22 +158,28 @@ class Containment:
         strays = {pid for pid in elsewhere if pid not in found and uid_of(pid) == uid}
         if job not in self._looks:
             mark = self.mark + job.encode()
-            self._looks[job] = MarkLook(strays, lambda pid: mark in _environment(pid), uid_of)
-        if (marked := self._looks[job].answers()) is not None:
+            look = MarkLook(strays, lambda pid: mark in _environment(pid), uid_of)
+            self._looks[job] = look, {pid: alive[pid].started_ticks for pid in strays}
+        look, began = self._looks[job]
+        if (marked := look.answers()) is not None:
             del self._looks[job]
-            found |= {pid for pid in strays if marked.get(pid, False) is not False}
-        _kill(with_descendants(found, everybody), leader)
+            same = {pid for pid in strays if began.get(pid) == alive[pid].started_ticks}
+            found |= {pid for pid in same if marked[pid] is not False}
+        tree = with_descendants(found, everybody)
+        kill_begun({pid: everybody[pid].started_ticks for pid in tree}, leader)
         return bool(found) or marked is None
 
     def ended(self, job: str) -> None:
         """Nothing more is asked about it."""
         if (look := self._looks.pop(job, None)) is not None:
-            look.close()
+            look[0].close()
 
     def end_strays(self, spares: set[int]) -> None:
         """With no job alive, every child that is no spare was left by one that hid its origin."""
         if self.base is None and (left := _children() - spares):
-            _kill(with_descendants(left, process_table.everybody()))
+            everybody = process_table.everybody()
+            tree = with_descendants(left & everybody.keys(), everybody)
+            kill_begun({pid: everybody[pid].started_ticks for pid in tree})
 
     def forget(self, group: str, *, beside: bool = True) -> None:
         """Remove a job's empty cgroups; `beside`: those of its limits, too."""
@@ -226,8 +236,16 @@ def _kill(pids: Collection[int], leader: int = 0) -> None:
                 os.kill(pid, signal.SIGKILL if pid == leader else number)
 
 
-def _pids() -> set[int]:
-    return set(process_table.pids()) - {os.getpid()}
+def kill_begun(began: Mapping[int, int], leader: int = 0) -> None:
+    """As `_kill`; `began`: when each did, in ticks. Another may have its number by now."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid, ticks in began.items():
+            with contextlib.suppress(OSError):
+                process_table.send_signal(pid, ticks, signal.SIGKILL if pid == leader else number)
+
+
+def _others() -> dict[int, process_table.TaskStat]:
+    return {pid: task for pid, task in process_table.everybody().items() if pid != os.getpid()}
 
 
 def _children() -> set[int]:

@@ -34,7 +34,7 @@ class MarkLook:
         """`until_s`, on the monotonic clock: what has not been read by then cannot be read."""
         self._left, self._is_marked, self._uid_of = list(pids), is_marked, uid_of
         self._until_s, self._since_s = until_s, 0.0
-        self._child, self._pipe = 0, -1
+        self._child, self._handle, self._pipe = 0, -1, -1
         self._found: dict[int, bool | None] = {}
 
     def answers(self) -> dict[int, bool | None] | None:
@@ -88,8 +88,12 @@ class MarkLook:
             self._child = os.fork()
             if self._child == 0:
                 self._read_all(theirs)
+            self._handle = os.pidfd_open(self._child)
         except OSError:
             os.close(self._pipe)
+            if self._child:
+                os.kill(self._child, signal.SIGKILL)  # it is not reaped yet
+            self._child = 0
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(theirs)
@@ -107,6 +111,7 @@ class MarkLook:
         """Ask no more. The keeper reaps it, as it does every child."""
         if self._child:
             os.close(self._pipe)
-            with suppress(ProcessLookupError):
-                os.kill(self._child, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it is reaped, and another may have its number
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            os.close(self._handle)
         self._child = 0

@@ -3,8 +3,11 @@
 import signal
 import subprocess
 
+import pytest
+
 from lbd.keeper.limits import cgroups, marked_processes
 from lbd.keeper.limits.cgroups import MARK, Containment
+from lbd.load import process_table
 
 
 def job_of(held: Containment) -> "subprocess.Popen[bytes]":
@@ -40,7 +43,8 @@ def test_who_holds_the_lock_of_their_memory_keeps_no_keeper_from_starting(tmp_pa
     held = Containment(str(tmp_path), False)
     left = job_of(held)
     monkeypatch.setattr(marked_processes, "PATIENCE_S", 0.2)
-    monkeypatch.setattr(cgroups, "_pids", lambda: {hung.pid, left.pid})
+    both = {pid: process_table.task_of(pid) for pid in (hung.pid, left.pid)}
+    monkeypatch.setattr(cgroups, "_others", lambda: both)
     monkeypatch.setattr(cgroups, "uid_of", lambda pid: pid)
     monkeypatch.setattr(
         cgroups, "_environment", lambda pid: signal.pause() if pid == hung.pid else read(pid)
@@ -53,3 +57,33 @@ def test_who_holds_the_lock_of_their_memory_keeps_no_keeper_from_starting(tmp_pa
         for process in (hung, left):
             process.kill()
             process.wait()
+
+
+def test_who_has_the_number_of_a_marked_process_by_now_is_not_ended(tmp_path, monkeypatch):
+    """A user can hold up the look for seconds; meanwhile processes end and others begin."""
+    held = Containment(str(tmp_path), False)
+    later = job_of(held)  # in the place of one that began before
+    before = process_table.task_of(later.pid)
+    before.started_ticks -= 1
+    monkeypatch.setattr(cgroups, "_others", lambda: {later.pid: before})
+    monkeypatch.setattr(cgroups, "CLEAR_TRIES", 1)
+    try:
+        held.clear_leftovers()
+        assert process_table.task_of(later.pid).state not in b"ZT"
+    finally:
+        later.kill()
+        later.wait()
+
+
+def test_a_signal_goes_to_the_process_that_was_looked_at():
+    process = subprocess.Popen(["sleep", "60"])
+    began = process_table.task_of(process.pid).started_ticks
+    try:
+        with pytest.raises(ProcessLookupError):
+            process_table.send_signal(process.pid, began + 1, signal.SIGKILL)
+        assert process.poll() is None
+        process_table.send_signal(process.pid, began, signal.SIGKILL)
+        assert process.wait() == -9
+    finally:
+        process.kill()
+        process.wait()

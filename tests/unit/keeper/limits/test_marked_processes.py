@@ -78,7 +78,7 @@ def test_one_that_was_killed_as_it_read_has_read_nothing_of_that_one():
     assert answers_of(look) == {HUNG: None, MINE: True}
 
 
-@pytest.mark.parametrize("missing", ["fork", "pipe2"])
+@pytest.mark.parametrize("missing", ["fork", "pipe2", "pidfd_open"])
 def test_there_is_an_end_to_it(missing, monkeypatch):
     """However many users keep it waiting, or if no child or no pipe can be had."""
     monkeypatch.setattr(os, missing, lambda *_: os.open("/nonexistent", 0))
@@ -93,3 +93,16 @@ def test_who_asks_no_more_leaves_nothing_open():
     assert look.answers() is None
     look.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_who_has_the_number_of_the_child_by_now_is_not_ended(monkeypatch):
+    """The keeper reaps it like any other child, before the look is closed."""
+    look = MarkLook([HUNG], is_marked, UIDS.get)
+    assert look.answers() is None
+    child = look._child
+    os.kill(child, signal.SIGKILL)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    ended = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: ended.append(pid))
+    look.close()
+    assert ended == []
