@@ -60,6 +60,7 @@ class InboundContext:
         if local is None and users.unknown:
             local = await self.look_up_user(users.unknown, origin)
         found = identify(users, asker, local, self.link.uid)
-        if isinstance(found, Admit) and (reason := self.rules.refusal(asker, found.run_as, origin)):
-            return Refuse(reason)
+        if isinstance(found, Admit):
+            reason = await self.rules.refusal(asker, found.run_as, origin)
+            return Refuse(reason) if reason else found
         return found

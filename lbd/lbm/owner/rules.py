@@ -12,8 +12,8 @@ from lbd.config.schema import Config
 from lbd.errors import ConfigError
 from lbd.keeper.run_as import Asker, LocalUser
 from lbd.lbm.core.admission import Conditions, Guest, Rules
+from lbd.lbm.owner.accounts import LookUps
 from lbd.load.memory import own_memory, own_pressure
-from lbd.process.timed_cache import TimedCache
 from lbd.text.windows import Moment
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("lbd.lbm")
 
-GROUPS_KNOWN_S = 60.0
 PRESSURE_KNOWN_S = 1.0
 BEYOND_MIN = 32  # the commands of a pipeline wait for each other, also on a host of one slot
 
@@ -31,7 +30,7 @@ class InForce:
 
     def __init__(self, config: Config, reread: Callable[[], Config]) -> None:
         self._reread = reread
-        self._groups: TimedCache[LocalUser, frozenset[str]] = TimedCache(GROUPS_KNOWN_S)
+        self._groups: LookUps[LocalUser, frozenset[str]] = LookUps(groups_of)
         self.config = config
         self.rules = Rules(config.admission)
         self.load = 0.0
@@ -71,11 +70,15 @@ class InForce:
         if isinstance(index, float):
             self.load = index
 
-    def refusal(self, asker: Asker, account: LocalUser | None, origin: str) -> str:
+    async def refusal(self, asker: Asker, account: LocalUser | None, origin: str) -> str:
         """`account`: whom the command would run as; None: the keeper's own user."""
-        user = account.name if account is not None else asker.user
-        guest = Guest(user, self._groups_of(account), origin)
-        return self.rules.refusal(guest, self._conditions())
+        user, groups = asker.user, frozenset[str]()
+        admission = self.config.admission
+        if account is not None:
+            user = account.name
+            if admission.groups or admission.deny_groups:
+                groups = await self._groups.look_up(account, origin) or groups
+        return self.rules.refusal(Guest(user, groups, origin), self._conditions())
 
     def closed(self) -> "tuple[Closed | None, str]":
         """Why nobody's commands are taken now; (None, "") if some are."""
@@ -101,21 +104,17 @@ class InForce:
             self._memory_seen_s = now_s
         return self._memory_seen
 
-    def _groups_of(self, account: LocalUser | None) -> frozenset[str]:
-        admission = self.config.admission
-        if account is None or not (admission.groups or admission.deny_groups):
-            return frozenset()
-        if (known := self._groups.get(account, time.monotonic())) is not None:
-            return known[0]
-        found = frozenset(filter(None, map(group_name, account.groups)))
-        return self._groups.put(account, found, time.monotonic())
-
 
 @functools.lru_cache(maxsize=1)
 def this_minute(unix_minutes: int) -> Moment:
     """By the clock on the wall, which changes with the minute at the soonest."""
     now = time.localtime(60 * unix_minutes)
     return Moment(now.tm_min, now.tm_hour, now.tm_mday, now.tm_mon, now.tm_wday)
+
+
+def groups_of(account: LocalUser) -> frozenset[str]:
+    """By name, as far as they have one. Asks the user database, which may take a while (LDAP)."""
+    return frozenset(filter(None, map(group_name, account.groups)))
 
 
 def group_name(gid: int) -> str:

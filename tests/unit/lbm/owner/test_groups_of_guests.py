@@ -1,0 +1,34 @@
+"""`[admission] groups`: the user database may be slow (LDAP), and holds up nobody else."""
+
+import asyncio
+import threading
+from dataclasses import replace
+
+from lbd.config.access import AdmissionConfig
+from lbd.config.schema import Config
+from lbd.keeper.run_as import Asker, LocalUser
+from lbd.lbm.owner import rules as owners_rules
+from lbd.lbm.owner.rules import InForce
+
+STAFF, WHEEL = 50, 10
+ANN = Asker("ann", 1000)
+ACCOUNT = LocalUser("ann", 1000, STAFF, (STAFF, WHEEL), "/home/ann")
+
+
+async def test_others_go_on_while_the_user_database_thinks(monkeypatch):
+    answers = threading.Event()
+
+    def slow(gid):
+        assert answers.wait(20), "the event loop waits for the user database"
+        return {STAFF: "staff", WHEEL: "wheel"}[gid]
+
+    monkeypatch.setattr(owners_rules, "group_name", slow)
+    admission = AdmissionConfig(groups=("staff",), deny_groups=("adm",))
+    rules = InForce(replace(Config(), admission=admission), Config)
+    asking = asyncio.create_task(rules.refusal(ANN, ACCOUNT, "h1"))
+    await asyncio.sleep(0)
+    answers.set()
+    assert await asking == ""
+    rules = InForce(replace(Config(), admission=AdmissionConfig(deny_groups=("wheel",))), Config)
+    assert "deny_groups" in await rules.refusal(ANN, ACCOUNT, "h1")
+    assert await rules.refusal(ANN, None, "h1") == "", "as the keeper's own user"
