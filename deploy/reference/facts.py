@@ -100,6 +100,7 @@ EXITS = (
 STATE_FILES = (
     ("tls/", "this host's key, its certificate, the authority's certificate, revocations"),
     ("ledger.sqlite", "on the dispatcher's host: every queued job"),
+    ("ledger.last", "on the dispatcher's host: which SQLite file it used last"),
     ("usage.sqlite", "ended jobs, for `lbctl stats` and `lbctl advise`"),
     ("learnt.json", "what was learnt of each user's commands"),
     ("settings.json", "drains and past drains, each with its user and reason; what `--save` kept"),

@@ -28,7 +28,7 @@ from lbd.dispatch.cutoff_solver import Tuner
 from lbd.dispatch.daemon import Dispatcher, terms_of
 from lbd.dispatch.dependencies import DependencyCounts
 from lbd.dispatch.ledger.database_url import store_url
-from lbd.dispatch.ledger.leadership import Lead, OneFile
+from lbd.dispatch.ledger.leadership import Lead, OneFile, last_file
 from lbd.dispatch.ledger.sqlite import open_jobs
 from lbd.dispatch.metrics import dispatcher_metrics
 from lbd.dispatch.predictions import Predictions
@@ -300,27 +300,33 @@ def malleable_of(config: Config) -> Rule:
     return Rule(strategy, restraint, own.malleable_lock_in, own.malleable_hold_s or math.inf)
 
 
+def last_file_note(config: Config) -> Path:
+    return Path(config.host.state_dir, "ledger.last")
+
+
 def make_lead(config: Config) -> Lead:
     """Raises ConfigError for a store that we do not know."""
     own = config.dispatch
-    store = store_url(own.store, config.host.state_dir)
+    store, note = store_url(own.store, config.host.state_dir), last_file_note(config)
     scheme, found, path = store.partition("://")
     if found and scheme == "sqlite" and path.startswith("/"):
         if own.standby:
             raise ConfigError(
                 'dispatch.standby: only with dispatch.store = "postgresql://…" may others lead'
             )
-        return OneFile(Path(path))
+        return OneFile(Path(path), note)
     if not found or scheme not in ("postgresql", "postgres"):
         known = "sqlite:///path/of/the/file or postgresql://user@host/database"
         raise ConfigError(f"dispatch.store {shown(own.store)}: write {known}")
-    file = Path(store_url("", config.host.state_dir).partition("://")[2])
-    if left := open_jobs(file):
-        raise ConfigError(
-            f"dispatch.store: {left} jobs of the queue are in {file} and do not move to "
-            "PostgreSQL: go back to that store and let them end (`lbctl queue disable --drain`), "
-            "or give them up and move the file away"
-        )
+    usual = Path(store_url("", config.host.state_dir).partition("://")[2])
+    for file in {usual, last_file(note) or usual}:
+        if left := open_jobs(file):
+            raise ConfigError(
+                f"dispatch.store: {left} {'job' if left == 1 else 'jobs'} of the queue "
+                f"{'is' if left == 1 else 'are'} in {file}; PostgreSQL does not take them over: go "
+                f'back to dispatch.store = "sqlite://{file}" and let them end (`lbctl queue '
+                "disable --drain`), or give them up and move the file away"
+            )
     try:
         from lbd.dispatch.ledger.postgres_leadership import Leadership
     except ModuleNotFoundError as missing:

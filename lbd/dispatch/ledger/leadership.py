@@ -1,11 +1,15 @@
 """Who leads: with SQLite who has the file; with PostgreSQL see postgres_leadership.py."""
 
+import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Protocol
 
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.ledger.store import Store
+from lbd.process.whole_file import write_whole
+
+NOTE_MODE = 0o600
 
 
 class Lead(Protocol):
@@ -37,14 +41,17 @@ class Lead(Protocol):
 class OneFile:
     """The daemon's lock sees to it that nobody else of this host opens it."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, note: Path) -> None:
+        """`note`: says which file it was, once `dispatch.store` may say another."""
+        self._path, self._note = path, note
         self._ledger: SqliteLedger | None = None
 
     async def first(self) -> None:
         return
 
     async def lead(self, _report_leader: Callable[[str], None]) -> Store:
+        if last_file(self._note) != self._path:
+            write_whole(self._note, os.fsencode(self._path), NOTE_MODE, is_durable=True)
         self._ledger = SqliteLedger(self._path)
         return self._ledger
 
@@ -61,3 +68,11 @@ class OneFile:
 
     async def close(self) -> None:
         return
+
+
+def last_file(note: Path) -> Path | None:
+    """The SQLite file that was in use last on this host."""
+    try:
+        return Path(os.fsdecode(note.read_bytes()))
+    except OSError:
+        return None

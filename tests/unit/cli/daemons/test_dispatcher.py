@@ -37,15 +37,17 @@ def test_stores_that_cannot_be(dispatch, says):
         lead(**dispatch)
 
 
-async def test_jobs_in_the_file_are_not_forgotten_for_a_database(tmp_path):
-    from lbd.dispatch.ledger.sqlite import SqliteLedger, open_jobs
+@pytest.mark.parametrize("name", ["ledger.sqlite", "elsewhere/jobs"])
+async def test_jobs_in_the_file_are_not_forgotten_for_a_database(tmp_path, name):
+    from lbd.dispatch.ledger.sqlite import open_jobs
 
-    file = tmp_path / "ledger.sqlite"
-    ledger = SqliteLedger(file)
-    await ledger.close()
-    config = Config(
-        host=HostConfig(state_dir=str(tmp_path)), dispatch=DispatchConfig(host="h1", store=URL)
-    )
+    file = tmp_path / name
+    host = HostConfig(state_dir=str(tmp_path))
+    store = "" if name == "ledger.sqlite" else f"sqlite://{file}"
+    before = make_lead(Config(host=host, dispatch=DispatchConfig(host="h1", store=store)))
+    await before.lead(print)
+    await before.end()
+    config = Config(host=host, dispatch=DispatchConfig(host="h1", store=URL))
     assert make_lead(config) is not None
     with contextlib.closing(sqlite3.connect(file)) as connection, connection:
         columns = connection.execute("PRAGMA table_info(jobs)").fetchall()
@@ -56,7 +58,7 @@ async def test_jobs_in_the_file_are_not_forgotten_for_a_database(tmp_path):
             names = ", ".join(row)
             connection.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", (*row.values(),))
     assert open_jobs(file) == 1
-    with pytest.raises(ConfigError, match=r"1 jobs of the queue are in .*ledger\.sqlite"):
+    with pytest.raises(ConfigError, match=f"1 job of the queue is in {file}"):
         make_lead(config)
 
 
