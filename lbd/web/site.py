@@ -16,6 +16,7 @@ from starlette.responses import (
     StreamingResponse,
 )
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from lbd.console.errors import json_error, kind_of
 from lbd.console.output import marked
@@ -165,16 +166,18 @@ class Site:
             question = self.question(kind, request)
             live = events_address(request) if kind.is_live else ""
             making = asyncio.create_task(self._desk.page(question), name="page")
-            # Only what everybody or this viewer may see: who may not is to hear so by the status.
-            if kind.title and (kind.is_for_all or question.viewer.signed_in):
-                await asyncio.wait([making], timeout=HEAD_AFTER_S)
-                if not making.done():
-                    html = self._in_two(question, live, making)
-                    return StreamingResponse(html, media_type="text/html")
             try:
+                # Only what everybody or this viewer may see: who may not hears so by the status.
+                if kind.title and (kind.is_for_all or question.viewer.signed_in):
+                    await asyncio.wait([making], timeout=HEAD_AFTER_S)
+                    if not making.done():
+                        return InTwo(self._in_two(question, live, making), making)
                 made = await making
             except LbdError as problem:
                 return error_page(problem, question.viewer)
+            except asyncio.CancelledError:
+                making.cancel()
+                raise
             head = head_html(made.page.title, made.page.at, question.viewer, live)
             return HTMLResponse(head + self._rest(question, made))
 
@@ -185,15 +188,12 @@ class Site:
     ) -> AsyncIterator[str]:
         """The browser shows the head, and asks for what it needs, while the rest is made."""
         kind = question.kind
+        yield head_html(kind.title, kind.path, question.viewer, live)
         try:
-            yield head_html(kind.title, kind.path, question.viewer, live)
-            try:
-                yield self._rest(question, await making)
-            except LbdError as problem:
-                line = Line("message", "That did not work", one_line(str(problem)))
-                yield rest_html(Page(kind.title, [line]), {line.id: part_html(line)}, "", "")
-        finally:
-            making.cancel()
+            yield self._rest(question, await making)
+        except LbdError as problem:
+            line = Line("message", "That did not work", one_line(str(problem)))
+            yield rest_html(Page(kind.title, [line]), {line.id: part_html(line)}, "", "")
 
     def _rest(self, question: Question, made: Made) -> str:
         if question.kind.is_live:
@@ -223,6 +223,21 @@ class Site:
             return StreamingResponse(events, media_type="text/event-stream")
 
         return answer
+
+
+class InTwo(StreamingResponse):
+    """The head of a page, and the rest once it is made: that ends when its viewer has left, who may
+    have asked for nothing of it."""
+
+    def __init__(self, html: AsyncIterator[str], making: asyncio.Task[Made]) -> None:
+        super().__init__(html, media_type="text/html")
+        self._making = making
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._making.cancel()
 
 
 def words(request: Request) -> tuple[tuple[str, str], ...]:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
 from lbd.errors import Unavailable
@@ -63,6 +63,25 @@ async def test_the_head_of_a_slow_page_goes_first(site, problem, said):
     assert said in rest
     assert rest.endswith("</html>")
     assert [piece async for piece in pieces] == []
+
+
+async def test_nobody_waits_for_a_page_whose_viewer_has_left(site):
+    slow = Slow()
+    answer = await page_of(site, slow)
+    waiting = [task for task in asyncio.all_tasks() if task.get_name() == "page"]
+    scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
+    with pytest.raises(ClientDisconnect):
+        await answer(scope, None, gone)
+    slow.held.set()
+    assert [task.cancelled() for task in await ended(waiting)].count(True) == 1
+
+
+async def gone(message):
+    raise OSError("the viewer has left")
+
+
+async def ended(tasks):
+    return (await asyncio.wait(tasks))[0]
 
 
 async def test_a_page_that_is_there_comes_whole(site):
