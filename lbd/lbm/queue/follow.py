@@ -9,7 +9,7 @@ from lbd.errors import LbdError, Unavailable
 from lbd.lbm.core.command_end import BY_SIGNAL, LBRUN_FAILED, CommandEnd
 from lbd.lbm.core.journey import ENDING_SIGNALS
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
-from lbd.lbm.queue.followed_array import KILL, FollowedArray
+from lbd.lbm.queue.followed_array import KILL, AwaitedJobs, FollowedArray
 from lbd.lbm.queue.shown_output import RETRY_FOR_S, RETRY_S, Patience, ShownOutput
 from lbd.lbm.session.replies import pack_end
 from lbd.lbm.staging.queued_files import QueuedFiles
@@ -43,11 +43,12 @@ class FollowedJobs:
     interrupted: int = 0  # by this signal
     _output: ShownOutput = field(init=False)
     _live: "asyncio.Task[None] | None" = None
-    _ended: dict[int, pb.JobInfo] = field(default_factory=dict)
+    _ended: AwaitedJobs = field(init=False)
     _acts: "set[asyncio.Task[None]]" = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._output = ShownOutput(self.queue, self.user, self.send)
+        self._ended = AwaitedJobs(self.numbers)
 
     async def follow(self) -> None:
         """Until all have ended and the client has been told. Raises OSError if it is gone."""
@@ -100,7 +101,7 @@ class FollowedJobs:
             await self.send(tags.PROGRESS, line.encode())
 
     async def _heard(self, job: pb.JobInfo) -> None:
-        if job.id in self._ended:
+        if not self._ended.awaits(job.id):
             return
         self.pending = job.state == "pending"
         one = self.array is None
@@ -119,7 +120,7 @@ class FollowedJobs:
             if job.attempt:
                 await self._output.show(job, follow=False)
             await self._fetch(job)
-            self._ended[job.id] = job
+            self._ended.add(job)
             self._output.forget(job.id)
 
     async def _fetch(self, job: pb.JobInfo) -> None:
@@ -149,18 +150,15 @@ class FollowedJobs:
 
     async def _report_end(self) -> None:
         """Of the only job; of an array, of the first task that did not succeed."""
-        jobs = sorted(self._ended.values(), key=lambda job: job.id)
-        bad = [job for job in jobs if job.state != "done"]
-        failed = [job for job in bad if job.state != "cancelled"]
-        job = [*failed, *bad, *jobs][0]
+        job = self._ended.first
         status = job.exit_status if job.HasField("exit_status") else LBRUN_FAILED
         if job.state == "cancelled" and not job.HasField("exit_status"):
             status = BY_SIGNAL + self.interrupted if self.interrupted else LBRUN_FAILED
         signal, cause = job.signal, job.cause or job.state
         reason = job.reason if job.cause not in ("exited", "signalled") or status == 125 else ""
         if self.array is not None:
-            signal, reason = 0, self.array.end(jobs, self.interrupted)
-            if self.interrupted and bad:
+            signal, reason = 0, self.array.end(self._ended, self.interrupted)
+            if self.interrupted and not self._ended.all_done:
                 status, cause = BY_SIGNAL + self.interrupted, "interrupted"
         attempt = max(1, job.attempt)
         end = CommandEnd(status, cause, job.host, reason, signal, job.cpu_s, attempt)

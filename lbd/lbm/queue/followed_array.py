@@ -1,7 +1,12 @@
-"""An array that an `lbrun -q` waits for: how far it is, and what is said at its end."""
+"""What an `lbrun -q` waits for: how far its array is, and what is said at the end.
 
+An array may have very many tasks, and their client may read slowly or stand still: of each task
+some bytes are kept, and no message about it.
+"""
+
+from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lbd.model import ENDED_NAMES
@@ -17,6 +22,43 @@ from lbd.text.array_phrases import (
 from lbd.text.index_list import Runs, count_of
 
 KILL = 9
+FAILED = ("failed", "lost")
+
+
+class AwaitedJobs:
+    """`first` is the main one: the first that failed; else that was cancelled; else of all."""
+
+    def __init__(self, numbers: str) -> None:
+        """`numbers`: `7` or `7-10`, of all jobs that may end."""
+        low, _, high = numbers.partition("-")
+        self._low = int(low)
+        self._has_ended = bytearray(int(high or low) - self._low + 1)
+        self.states = Counter[str]()
+        self.signals = Counter[int]()  # of those that failed
+        self.failed: list[tuple[int, FailedTask]] = []  # the first few, by number
+        self.first = pb.JobInfo()
+        self._first_rank = 3, 0
+
+    def awaits(self, number: int) -> bool:
+        at = number - self._low
+        return 0 <= at < len(self._has_ended) and not self._has_ended[at]
+
+    def add(self, job: pb.JobInfo) -> None:
+        """One that was awaited."""
+        self._has_ended[job.id - self._low] = 1
+        self.states[job.state] += 1
+        if job.state in FAILED:
+            self.signals[job.signal] += 1
+            insort(self.failed, (job.id, failed_task(job)))
+            del self.failed[SHOWN:]
+        rank = {"done": 2, "cancelled": 1}.get(job.state, 0), job.id
+        if rank < self._first_rank:
+            self._first_rank = rank
+            self.first.CopyFrom(job)  # to hold the job itself would hold all of its message
+
+    @property
+    def all_done(self) -> bool:
+        return self.states.total() == self.states["done"]
 
 
 @dataclass(slots=True)
@@ -24,28 +66,32 @@ class FollowedArray:
     id: str
     indexes: Runs
     shows_progress: bool
-    _states: dict[int, str] = field(default_factory=dict)  # by task, as far as they are known
+    _states: bytearray = field(init=False)  # of each task, a number of `_names`; 0: not known
+    _names: dict[str, int] = field(default_factory=dict)
     _pace: Pace = field(default_factory=Pace)
+
+    def __post_init__(self) -> None:
+        self._states = bytearray(count_of(self.indexes) if self.shows_progress else 0)
 
     def heard(self, jobs: Iterable[pb.JobInfo]) -> None:
         for job in jobs:
-            self._states[job.id] = job.state
+            if 0 <= (at := job.id - int(self.id)) < len(self._states):
+                self._states[at] = self._names.setdefault(job.state, len(self._names) + 1)
 
     def progress(self, now_s: float) -> str:
-        states, count = Counter(self._states.values()), count_of(self.indexes)
+        count = count_of(self.indexes)
+        states = Counter({name: self._states.count(code) for name, code in self._names.items()})
         ended = sum(states[name] for name in ENDED_NAMES)
         states["pending"] += count - states.total()  # nothing was heard of these
         return progress_line(states, self._pace.left_s(ended, count, now_s))
 
-    def end(self, jobs: Sequence[pb.JobInfo], interrupted: int) -> str:
+    def end(self, ended: AwaitedJobs, interrupted: int) -> str:
         """`interrupted`: by this signal; 0: by none."""
-        states = Counter(job.state for job in jobs)
-        failed = [job for job in jobs if job.state in ("failed", "lost")]
         if interrupted:
-            ended_by_it = sum(job.signal in (interrupted, KILL) for job in failed)
-            return interrupted_line(states, ended_by_it)
-        tasks = [failed_task(job) for job in failed[:SHOWN]]
-        line = failed_line(states, tasks)
+            ended_by_it = sum(ended.signals[number] for number in {interrupted, KILL})
+            return interrupted_line(ended.states, ended_by_it)
+        tasks = [task for _, task in ended.failed]
+        line = failed_line(ended.states, tasks)
         return f"{line}; lbctl logs {self.id}_{tasks[0].task}" if tasks else line
 
 

@@ -88,7 +88,7 @@ async def shown_by(queue, *jobs):
 
     jobs = [pb.JobInfo(id=7 + n, state=state, attempt=1, host="h2", started=9.0)
             for n, state in enumerate(jobs)]  # fmt: skip
-    followed = FollowedJobs(queue, None, "ann", 1000, "7", "7", send, "")
+    followed = FollowedJobs(queue, None, "ann", 1000, "7", "7-9", send, "")
     for job in jobs:
         await followed._heard(job)
     return told

@@ -1,6 +1,7 @@
 """An `lbrun -q --array` at its origin: what an interrupt asks for, and what is said at the end."""
 
 import asyncio
+import os
 
 import pytest
 
@@ -78,7 +79,8 @@ def task(number, state, status=None, signal=0, cause="exited"):
 async def end_of(jobs, interrupted=0, array=True):
     found, _, sent = attached(array=array)
     found.interrupted = interrupted
-    found._ended = {job.id: job for job in jobs}
+    for job in jobs:
+        found._ended.add(job)
     await found._report_end()
     ((tag, body),) = sent
     assert tag == tags.DONE
@@ -119,3 +121,64 @@ async def test_progress_is_sent_where_it_is_shown():
         await found._report_progress([task(7, "done", 0)])
         lines = [b"1/4 done, 1 running", b"2/4 done"] if shown else []
         assert [data.partition(b", about")[0] for _, data in sent] == lines
+
+
+class Replies:
+    """Of a watch: `count` tasks in pieces, each with a text as long as any may be."""
+
+    def __init__(self, count, piece=500):
+        self.count, self.piece, self.taken = count, piece, 0
+
+    async def watch(self, asked):
+        for first in range(7, 7 + self.count, self.piece):
+            self.taken += 1
+            reply = pb.JobsInfo()
+            for number in range(first, min(first + self.piece, 7 + self.count)):
+                reply.jobs.add(id=number, state="failed", exit_status=1, array_index=number - 6,
+                               array_id=7, cause="exited", reason="x" * 1000)  # fmt: skip
+            yield reply
+
+
+def attached_to(replies, send):
+    count = replies.count
+    found = FollowedJobs(replies, None, "ann", 1000, "7", f"7-{6 + count}", send, "")
+    found.array = FollowedArray("7", ((1, count, 1),), True)
+    return found
+
+
+async def test_of_a_huge_array_next_to_nothing_is_kept():
+    """What is said of its tasks would be 60 MB."""
+    sent = []
+
+    async def send(tag, data):
+        sent.append((tag, data))
+        del sent[:-1]
+
+    found = attached_to(Replies(60_000), send)
+    before = resident_bytes()
+    await found.follow()
+    assert resident_bytes() - before < 20 << 20
+    said = dict(fields(sent[0][1]))[tags.REASON].decode()
+    assert said.startswith("60000 of 60000 tasks failed: 1 (exit 1), 2 (exit 1)")
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def test_while_the_client_stands_still_nothing_more_is_read_for_it():
+    stands_still = asyncio.Event()
+
+    async def send(tag, data):
+        stands_still.set()
+        await asyncio.Event().wait()
+
+    replies = Replies(60_000)
+    following = asyncio.create_task(attached_to(replies, send).follow())
+    await stands_still.wait()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert replies.taken == 1
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
