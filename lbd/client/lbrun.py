@@ -88,6 +88,11 @@ def run(options: Options) -> int:
     sock = connect(runtime_dirs)
     if sock is None:
         what = f"no lbm is running here (looked in {' or '.join(runtime_dirs)})"
+        if may_not_stay(options) or options.needs:
+            from lbd.client.start_wait import connect_once_started
+
+            sock, what = connect_once_started(runtime_dirs)
+    if sock is None:
         return without_daemon(options, around, what)
     if "local" in options.plain and not options.needs:
         job = local_job(sock, make_notice(options, around.command), around.environment)
@@ -166,13 +171,17 @@ def empty_input() -> None:
         posix.dup2(null, 0)
 
 
+def may_not_stay(options: Options) -> bool:
+    return "host" in options.values or bool(options.plain & {"remote", "no_fallback"})
+
+
 def without_daemon(options: Options, around: Surroundings, what: str) -> int:
     """No LBM answers: run here with one warning, unless the user's word forbids it."""
     if options.needs:
         raise Trouble(f"{what}, so nobody knows what there is of what it needs")
     if "local" in options.plain:
         return run_here(options, around, "", "asked to stay with --local")
-    if "host" in options.values or options.plain & {"remote", "no_fallback"}:
+    if may_not_stay(options):
         raise Trouble(f"{what}; start one with: lbd up" if what.startswith("no lbm") else what)
     from lbd.client.local.fallback import FallbackSlots, take_turn
 

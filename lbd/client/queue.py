@@ -50,9 +50,11 @@ def run_queued(options: Options, around: Surroundings) -> int:
     runtime_dirs = find_runtime_dirs(options.values.get("config"))
     sock = connect(runtime_dirs)
     if sock is None:
-        raise Trouble(
-            f"no lbm is running here (looked in {' or '.join(runtime_dirs)}), so no queue"
-        )
+        from lbd.client.start_wait import connect_once_started
+
+        sock, what = connect_once_started(runtime_dirs)
+        if sock is None:
+            raise Trouble(f"{what}, so no queue")
     body = make_request(options, around, None)
     flags = {"detach": tags.FLAG_DETACH, "no_restart": tags.FLAG_NO_RESTART, "gang": tags.FLAG_GANG}
     pairs = [(tags.FLAGS, flag) for name, flag in flags.items() if name in options.plain]

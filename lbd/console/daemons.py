@@ -1,6 +1,6 @@
 """This host's daemons, as those programs ask them that a person has before them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lbd.config.cluster import queue_hosts
@@ -8,6 +8,7 @@ from lbd.config.schema import Config
 from lbd.console.reply import Json, table, text
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.local.json_socket import Connect, ask, connected
+from lbd.local.starting import Patience, starter
 from lbd.process.own_directory import why_not_believed
 
 START = "start it: systemctl start lbd.target, or lbd up"
@@ -19,6 +20,7 @@ class Daemons:
 
     config: Config
     connect: Connect = connected
+    patience: Patience = field(default_factory=Patience)
 
     def socket(self, daemon: str) -> Path:
         return Path(self.config.host.runtime_dir) / f"{daemon}.sock"
@@ -54,10 +56,20 @@ class Daemons:
         directory = Path(self.config.host.runtime_dir)
         if fault := why_not_believed(directory):
             raise ConfigError(f"host.runtime_dir {directory}: {fault}, or set host.runtime_dir")
-        try:
-            reply = ask(self.socket(daemon), request, timeout_s, self.connect)
-        except Unavailable as problem:
-            fix = START if "not running" in str(problem) else "see `lbctl doctor`"
-            raise Unavailable(f"{problem}; {fix}") from None
+        while True:
+            try:
+                reply = ask(self.socket(daemon), request, timeout_s, self.connect)
+                break
+            except Unavailable as problem:
+                if "not running" not in str(problem):
+                    raise Unavailable(f"{problem}; see `lbctl doctor`") from None
+                if not (by := starter(str(directory), daemon)):
+                    raise Unavailable(f"{problem}; {START}") from None
+                if not self.patience.wait():
+                    raise Unavailable(
+                        f"{daemon} is starting or stopping ({by}) and does not answer yet: ask "
+                        f"again shortly; if it stays so, read its log: journalctl -u lbd-{daemon}, "
+                        "or what `lbd up` prints"
+                    ) from None
         # What only the socket protocol needs is nobody's data.
         return {key: value for key, value in reply.items() if key not in ("ok", "id")}

@@ -1,0 +1,31 @@
+"""What needs an LBM that is being started waits for it, but not for long."""
+
+import posix
+from typing import TYPE_CHECKING
+
+from lbd.client.lbm_socket import connect, may_be_at
+from lbd.local.starting import Patience, starter
+
+if TYPE_CHECKING:
+    from _socket import socket
+
+
+def connect_once_started(directories: list[str]) -> "tuple[socket | None, str]":
+    """The connection, or why there is none."""
+    believed, patience = list(filter(is_believed, directories)), Patience()
+    while by := next(filter(None, (starter(one, "lbm") for one in believed)), ""):
+        if (sock := connect(directories)) is not None:
+            return sock, ""
+        if not patience.wait():
+            return None, (
+                f"the lbm of this host is starting or stopping ({by}) and does not answer yet; ask "
+                "again shortly"
+            )
+    return connect(directories), f"no lbm is running here (looked in {' or '.join(directories)})"
+
+
+def is_believed(directory: str) -> bool:
+    try:
+        return may_be_at(directory, posix.lstat(directory).st_uid)
+    except OSError:
+        return False

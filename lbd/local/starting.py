@@ -1,0 +1,45 @@
+"""Daemons that do not listen yet: who starts them, and how long to wait for that."""
+
+import os
+import time
+from contextlib import suppress
+
+WAIT_S, LOOK_S = 5.0, 0.05
+PID_BYTES, COMMAND_BYTES = 32, 4096
+
+
+class Patience:
+    """So long at most, however many questions there are."""
+
+    def __init__(self) -> None:
+        self._until_s: float | None = None
+
+    def wait(self) -> bool:
+        """A moment; False once there is no patience left."""
+        now_s = time.monotonic()
+        if self._until_s is None:
+            self._until_s = now_s + WAIT_S
+        if now_s >= self._until_s:
+            return False
+        time.sleep(LOOK_S)
+        return True
+
+
+def starter(runtime_dir: str, daemon: str) -> str:
+    """Who is about to listen for a daemon, or ends just now; "" if nobody is. No pid file is
+    locked, not even for a moment: that could keep its daemon from starting."""
+    for name, shown in ((daemon, daemon), ("up", "lbd up")):
+        with suppress(OSError, ValueError):
+            pid = int(start_of(f"{runtime_dir}/{name}.pid", PID_BYTES))
+            if b"lbd" in start_of(f"/proc/{pid}/cmdline", COMMAND_BYTES):
+                return f"{shown}, pid {pid}"
+    return ""
+
+
+def start_of(path: str, most_bytes: int) -> bytes:
+    """Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return os.read(descriptor, most_bytes)
+    finally:
+        os.close(descriptor)

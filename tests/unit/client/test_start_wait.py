@@ -1,0 +1,47 @@
+"""What needs an LBM that is being started waits for it, but not for long."""
+
+import subprocess
+
+import pytest
+
+from lbd.client import start_wait
+from lbd.client.start_wait import connect_once_started
+from lbd.local import starting
+
+
+@pytest.fixture
+def lbd_up(tmp_path, monkeypatch):
+    """A process that goes by that name, whose pid file says so."""
+    monkeypatch.setattr(starting, "LOOK_S", 0.0)
+    tmp_path.chmod(0o700)
+    script = "echo; read -r word"  # it says once that it has its name
+    process = subprocess.Popen(["sh", "-c", script, "lbd", "up"], stdin=-1, stdout=-1)
+    process.stdout.readline()
+    (tmp_path / "up.pid").write_text(f"{process.pid}\n")
+    yield process
+    process.communicate()
+
+
+def connects(monkeypatch, *answers):
+    left = list(answers)
+    monkeypatch.setattr(start_wait, "connect", lambda _: left.pop(0) if left else None)
+
+
+def test_it_is_waited_for(tmp_path, lbd_up, monkeypatch):
+    connects(monkeypatch, None, None, "a socket")
+    assert connect_once_started([f"{tmp_path}/none", str(tmp_path)]) == ("a socket", "")
+
+
+def test_but_not_for_long(tmp_path, lbd_up, monkeypatch):
+    monkeypatch.setattr(starting, "WAIT_S", 0.02)
+    connects(monkeypatch)
+    sock, why = connect_once_started([str(tmp_path)])
+    assert sock is None
+    assert why.startswith(f"the lbm of this host is starting or stopping (lbd up, pid {lbd_up.pid}")
+
+
+def test_where_nobody_starts_it_nobody_waits(tmp_path, lbd_up, monkeypatch):
+    connects(monkeypatch)
+    (tmp_path / "up.pid").write_text("999999999\n")
+    sock, why = connect_once_started([str(tmp_path)])
+    assert (sock, why) == (None, f"no lbm is running here (looked in {tmp_path})")

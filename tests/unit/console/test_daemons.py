@@ -1,0 +1,77 @@
+"""Questions to daemons that are not there, or not there yet."""
+
+import os
+import socket
+import subprocess
+
+import pytest
+
+from lbd.config.schema import Config, HostConfig
+from lbd.console.daemons import Daemons
+from lbd.errors import Unavailable
+from lbd.local import starting
+from lbd.local.json_socket import encode
+
+
+@pytest.fixture
+def config(tmp_path):
+    tmp_path.chmod(0o700)
+    return Config(host=HostConfig(runtime_dir=str(tmp_path)))
+
+
+@pytest.fixture
+def lbd_up(tmp_path):
+    """A process that goes by that name, whose pid file says so."""
+    script = "echo; read -r word"  # it says once that it has its name
+    process = subprocess.Popen(["sh", "-c", script, "lbd", "up"], stdin=-1, stdout=-1)
+    process.stdout.readline()
+    (tmp_path / "up.pid").write_text(f"{process.pid}\n")
+    yield process
+    process.communicate()
+
+
+class Listener:
+    """That listens from the given attempt on."""
+
+    def __init__(self, first):
+        self.first, self.attempts = first, 0
+
+    def connect(self, path, timeout_s):
+        self.attempts += 1
+        if self.attempts < self.first:
+            raise FileNotFoundError(2, "No such file or directory")
+        ours, theirs = socket.socketpair()
+        theirs.sendall(encode({"id": 1, "ok": True, "hosts": 3}))
+        theirs.close()
+        return ours
+
+
+def test_a_daemon_that_is_being_started_is_waited_for(config, lbd_up, monkeypatch):
+    monkeypatch.setattr(starting, "LOOK_S", 0.0)
+    lim = Listener(first=4)
+    assert Daemons(config, lim.connect).lim({"op": "status"}) == {"hosts": 3}
+    assert lim.attempts == 4
+
+
+def test_one_that_does_not_get_on_is_waited_for_once(config, lbd_up, monkeypatch):
+    monkeypatch.setattr(starting, "LOOK_S", 0.0)
+    monkeypatch.setattr(starting, "WAIT_S", 0.02)
+    lim = Listener(first=10**9)
+    daemons = Daemons(config, lim.connect)
+    says = f"lim is starting or stopping \\(lbd up, pid {lbd_up.pid}\\) and does not answer yet"
+    with pytest.raises(Unavailable, match=says):
+        daemons.lim({"op": "status"})
+    before = lim.attempts
+    with pytest.raises(Unavailable, match="journalctl -u lbd-lim"):
+        daemons.lim({"op": "status"})
+    assert lim.attempts == before + 1
+
+
+@pytest.mark.parametrize("pid", ["", "none", str(os.getppid()), "999999999"])
+def test_where_nobody_starts_it_that_is_said_at_once(config, tmp_path, monkeypatch, pid):
+    monkeypatch.setattr(starting, "COMMAND_BYTES", 4)  # not all that pytest is called with
+    (tmp_path / "up.pid").write_text(pid)
+    lim = Listener(first=2)
+    with pytest.raises(Unavailable, match=r"lim is not running .* start it: "):
+        Daemons(config, lim.connect).lim({"op": "status"})
+    assert lim.attempts == 1
