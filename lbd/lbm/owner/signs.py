@@ -27,7 +27,9 @@ class Signs:
         self._inputs = InputDevices()
         self._roots: dict[JobId, tuple[int, str]] = {}
         self._cpu_s: dict[JobId, float] = {}
-        self._busy_s, self._busy_at_s = procfs.machine_cpu_s(), time.monotonic()
+        # the CPU time of all until the last look, and when that was; what was used before the first
+        # look was for starting the daemons
+        self._busy: tuple[float, float] | None = None
 
     @property
     def has_jobs(self) -> bool:
@@ -77,17 +79,16 @@ class Signs:
         return is_foreign
 
     def _others_load(self) -> float:
-        """Cores, since the last look."""
+        """Cores, since the last look; 0 at the first one."""
         now_s, busy = time.monotonic(), procfs.machine_cpu_s()
         foreign_s = 0.0
         for job, (pid, group) in self._roots.items():
             cpu_s = cpu_s_of(pid, group)
             foreign_s += max(0.0, cpu_s - self._cpu_s.get(job, cpu_s))
             self._cpu_s[job] = cpu_s
-        passed_s = max(0.01, now_s - self._busy_at_s)
-        load = (busy - self._busy_s - foreign_s) / passed_s
-        self._busy_s, self._busy_at_s = busy, now_s
-        return max(0.0, load)
+        before_s, then_s = self._busy or (busy, now_s)
+        self._busy = busy, now_s
+        return max(0.0, busy - before_s - foreign_s) / max(0.01, now_s - then_s)
 
 
 def last_used(uids: set[int] | None, is_foreign: IsForeign) -> tuple[str, float]:

@@ -10,6 +10,7 @@ import sys
 from contextlib import contextmanager
 
 from lbd.lbm.owner.signs import Signs
+from lbd.load import procfs
 from lbd.model import JobId
 
 TIOCGPTN = 0x80045430
@@ -74,3 +75,13 @@ def test_one_of_the_same_user_in_which_somebody_is_at_work_is():
             os.kill(shell, signal.SIGKILL)
             os.waitpid(shell, 0)
             os.close(master)
+
+
+def test_what_the_start_of_the_daemons_took_is_not_the_owners(monkeypatch):
+    used_s = iter((10.0, 12.0, 12.0))
+    monkeypatch.setattr(procfs, "machine_cpu_s", lambda: next(used_s))
+    signs = Signs()
+    loads = [signs.see((), input_too=False).load for _ in range(3)]
+    signs.close()
+    assert loads[0] == loads[2] == 0.0
+    assert loads[1] > 0.0
