@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # generic in the stubs only
     Context = grpc.aio.ServicerContext[bytes, bytes]
 
 SELECTOR_BYTES = 256  # what one of a question counts as: by default, half of a core a host at most
+LISTING_S_MAX = 2.0  # that one answer is charged
 LONG_AT_ONCE = 8  # questions of one host whose answers may be long
 LONG_OF_USER = 2  # and of one of its users: others' are not to wait for them
 Answer = TypeVar("Answer")
@@ -82,13 +83,21 @@ class Calls:
     @contextlib.asynccontextmanager
     async def long(self, host: str, user: str) -> AsyncIterator[None]:
         """Around what takes as long as there are jobs: few at a time for each user of a host, and
-        for each host, which has half of our time for them. Those that are under way share it."""
+        for each host."""
         async with self._long_of_user.turn((host, user)), self._long_of_host.turn(host):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def listing(self, host: str, user: str) -> AsyncIterator[None]:
+        """Around an answer about many jobs: the same, and a host has half of our time for these.
+        Those that are under way share it; nobody owes more than a few seconds."""
+        async with self.long(host, user):
             await self._time.turn(host)
             began_s = time.monotonic()
             self._under_way += 1
             try:
                 yield
             finally:
-                self._time.charge(host, (time.monotonic() - began_s) / self._under_way)
+                taken_s = min(LISTING_S_MAX, time.monotonic() - began_s)
+                self._time.charge(host, taken_s / self._under_way)
                 self._under_way -= 1

@@ -135,7 +135,7 @@ class QueueService:
 
     async def _jobs(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.JobsAsked, data, context)
-        async with self._calls.long(await self._calls.host(context), asked.user):
+        async with self._calls.listing(await self._calls.host(context), asked.user):
             return await self._jobs_asked(asked)
 
     async def _jobs_asked(self, asked: pb.JobsAsked) -> bytes:
@@ -169,7 +169,7 @@ class QueueService:
         asked = await self._read(pb.PredictAsked, data, context)
         try:
             host = await self._calls.host(context)
-            async with self._calls.long(host, asked.user):
+            async with self._calls.listing(host, asked.user):
                 if asked.calibration:
                     found = await self._predictions.calibration(host, asked.user)
                 else:

@@ -79,8 +79,7 @@ class LimState:
         self._sampled_at_s = now_s
         self._vector: LoadVector | None = None  # of what was sampled and the LBM says
         self._number = 0
-        self._next_exchange_s = now_s
-        self._next_housekeeping_s = now_s
+        self._next_exchange_s = self._next_housekeeping_s = now_s
         self._next_knock_s = now_s + lim.keepalive_s
         self._publish(now_s)
         self.placer.centre = self._elect(now_s)

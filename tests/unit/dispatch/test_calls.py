@@ -151,7 +151,7 @@ async def test_a_host_has_half_of_the_time_for_long_answers_whatever_they_bring(
     done = []
 
     async def ask(host):
-        async with calls.long(host, "ann"):
+        async with calls.listing(host, "ann"):
             done.append(host)
 
     asking = asyncio.create_task(ask("h2"))
@@ -163,13 +163,21 @@ async def test_a_host_has_half_of_the_time_for_long_answers_whatever_they_bring(
     assert done == ["h1", "h2"]
 
 
+async def test_orders_are_charged_no_time():
+    """Two kills of 100,000 tasks left a debt of a minute to all users of their host."""
+    calls = Calls(Trust(), RATE)
+    calls._time.charge("h2", 100.0)
+    async with asyncio.timeout(1.0), calls.long("h2", "ann"):
+        pass
+
+
 async def test_long_answers_that_are_under_way_together_share_the_time(monkeypatch):
     calls, charged = Calls(Trust(), RATE), []
     monkeypatch.setattr(calls._time, "charge", lambda host, spent_s: charged.append(spent_s))
     both = asyncio.Barrier(2)
 
     async def ask(user):
-        async with calls.long("h2", user):
+        async with calls.listing("h2", user):
             await both.wait()
             await asyncio.sleep(0.1)
 
