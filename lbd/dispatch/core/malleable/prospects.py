@@ -139,6 +139,11 @@ def within(needed: int, held: Releases | None) -> Interval | None:
     return low_s * beyond, high_s * beyond
 
 
+def inside(wait_s: float, interval_s: Interval | None) -> float:
+    """As it is shown beside its interval, which knows more: the whole distribution."""
+    return wait_s if interval_s is None else min(max(wait_s, interval_s[0]), interval_s[1])
+
+
 def picks(rows: Sequence[Prospect], least: int, most: int, known: KnownSpeedup) -> dict[str, int]:
     """What each strategy would take, as far as that can be foreseen: what is free when it could
     first begin, the least end by prediction, and for HEUR what comes within its patience."""

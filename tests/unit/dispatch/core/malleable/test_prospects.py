@@ -8,7 +8,7 @@ import pytest
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.malleable.decision import FreeSlots, KnownSpeedup
-from lbd.dispatch.core.malleable.prospects import ROWS, Situation, answer, shown
+from lbd.dispatch.core.malleable.prospects import ROWS, Situation, answer, inside, shown
 from lbd.model import NO_NEEDS, HostId, JobId
 from lbd.theory.calibration import Correction
 from lbd.theory.free_slots import interval_90_s
@@ -50,6 +50,13 @@ def test_from_few_jobs_there_is_no_interval():
         (known,), (guess,) = (answer(one, 4, 4, LINEAR).prospects for one in (now, few))
         assert (guess.begins_in_s, guess.interval_90_s) == (known.begins_in_s, None)
         assert known.interval_90_s is not None
+
+
+def test_what_is_shown_lies_in_its_interval():
+    assert inside(0.012, (0.083, 29.0)) == 0.083
+    assert inside(40.0, (0.083, 29.0)) == 29.0
+    assert inside(1.0, (0.083, 29.0)) == 1.0
+    assert inside(40.0, None) == 40.0
 
 
 def test_what_no_host_has_is_no_choice():
