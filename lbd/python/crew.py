@@ -357,8 +357,7 @@ class Crew:
             self._selector.unregister(process.errors)
             process.is_silent = True
         elif self._pool.workers[number].ready:
-            shown = process.said(data)
-            print(shown.decode(errors="replace"), end="", file=sys.stderr, flush=True)
+            print(process.said(data).decode(errors="replace"), end="", file=sys.stderr, flush=True)
         return []
 
     def _ended(self, number: int) -> list[Answer]:
