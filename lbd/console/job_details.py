@@ -91,7 +91,7 @@ def speedup_phrase(known: Json) -> str:
     if source == "given":
         return f"{shape}, {work} (as given)"
     if source == "linear":
-        why = "too few runs of this command on different numbers of slots"
+        why = "its runs on different numbers of slots are too few, or too unlike"
         return f"assumed to be linear, {work} ({why})"
     spans = [span_text(known.get(key)) for key in ("parallelism_90", "sigma_90")]
     return (

@@ -72,7 +72,7 @@ def test_the_picks_are_what_the_strategies_would_take():
     assert (soon["AVG"], soon["PRED"]) == (2, 8)
     assert soon["HEUR"] == 8  # 0.2 · (400 - 100) are enough for it
     late = answer(situation(room(6, (1e6, 2))), 1, 8, LINEAR).picks
-    assert late == {"AVG": 6, "PRED": 6, "BIAS": 6, "HEUR": 6}
+    assert late == {"FREE": 6, "AVG": 6, "PRED": 6, "BIAS": 6, "HEUR": 6}
 
 
 def test_bias_goes_by_what_such_predictions_came_to():
