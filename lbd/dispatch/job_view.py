@@ -108,7 +108,7 @@ class JobViews:
         is_final = live.lease is not None and live.lease.cutoff_s is None
         registered = self._life.queues.registry.find(live.job.id)
         if registered is None or registered.host is not None:
-            reason = waiting_reason(self._life, live, None, time_of_day)
+            reason = waiting_reason(self._life, live, None, time_of_day, clock_s())
             return job_info(row, unrecorded or reason, is_final)
         now_s = clock_s()
         place, prediction = (
