@@ -7,6 +7,7 @@ from lbd.client.complaints import FAILED, Trouble, Voice, encode, say
 from lbd.client.lbm_socket import connect, find_runtime_dirs, is_restarting
 from lbd.client.options import Options
 from lbd.client.progress import Progress, has_terminal
+from lbd.client.queue_rules import all_tasks_write
 from lbd.client.session import LBM_SILENT_S, end_as, read_fields
 from lbd.client.surroundings import Surroundings, make_request
 from lbd.local import client_tags as tags
@@ -70,6 +71,8 @@ def run_queued(options: Options, around: Surroundings) -> int:
     for name in ("output", "error"):
         if name in options.values:
             check_place(f"--{name}", encode(options.values[name]), around.directory)
+    if remark := all_tasks_write(options.values):
+        say(remark)
     pairs += [(tag, encode(options.values[name])) for name, tag in names.items()
               if name in options.values]  # fmt: skip
     body += b"".join([field(key, value) for key, value in pairs])

@@ -191,6 +191,18 @@ def check_staged(values: dict[str, str], fetch: list[str]) -> None:
             )
 
 
+def all_tasks_write(values: dict[str, str]) -> str:
+    """The complaint about a file of output that is that of all tasks of an array; "" if none is."""
+    for name in ("output", "error") if "array" in values else ():
+        path = values.get(name, "/dev/null")
+        if not path.startswith("/dev/") and "%a" not in path and "%j" not in path:
+            return (
+                f"--{name} {path}: all tasks of the array write the same file; put %a (the index) "
+                "into its name"
+            )
+    return ""
+
+
 def directory_at(path: str) -> str:
     """Returns the absolute path. Raises Trouble."""
     try:

@@ -48,13 +48,21 @@ COMPARABLE = 20  # ended jobs, before a prediction is more than a guess
 
 def guess_mark(reply: Json, wait_s: float, key: str = "comparable") -> str:
     """ "~" before what rests on few jobs whose prediction could be held against what came true."""
-    return "~" if wait_s > 0 and number(reply, key) < COMPARABLE else ""
+    return "~" if wait_s >= 1 and number(reply, key) < COMPARABLE else ""
+
+
+def forecast(wait_s: float) -> str:
+    """Two digits in its largest unit, and none of what is below a second: no forecast has more."""
+    if 0 < wait_s < 1:
+        return "<1s"
+    unit_s = next((one for one in (86_400, 3600, 60) if wait_s >= one), 1)
+    return shown_duration(float(f"{wait_s / unit_s:.2g}") * unit_s)
 
 
 def interval_text(given: object) -> str:
     match given:
         case [int() | float() as low_s, int() | float() as high_s]:
-            return f"{shown_duration(low_s)} to {shown_duration(high_s)}"
+            return f"{forecast(low_s)} to {forecast(high_s)}"
     return NONE
 
 
@@ -65,7 +73,9 @@ def begin_phrase(one: Json) -> str:
     if math.isnan(wait_s):
         return how
     key = "predicted_from" if "predicted_from" in one else "comparable"
-    found = f"in about {guess_mark(one, wait_s, key)}{shown_duration(wait_s)}"
+    found = f"in {guess_mark(one, wait_s, key) or 'about '}{forecast(wait_s)}"
+    if 0 < wait_s < 1:
+        found = "in less than 1s"
     choices = tables(one, "choices") if "choices" in one else []
     interval = choices[0].get("begins_in_s_90") if choices else one.get("predicted_wait_s_90")
     if wait_s > 0 and interval is not None:
@@ -81,7 +91,7 @@ def speedup_phrase(known: Json) -> str:
     if source == "given":
         return f"{shape}, {work} (as given)"
     if source == "linear":
-        why = "too few runs of this command on different numbers of slots"
+        why = "its runs on different numbers of slots are too few, or too unlike"
         return f"assumed to be linear, {work} ({why})"
     spans = [span_text(known.get(key)) for key in ("parallelism_90", "sigma_90")]
     return (

@@ -7,9 +7,10 @@ from fnmatch import fnmatchcase
 from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, number, table, text
 from lbd.model import ENDED_NAMES, JobState
+from lbd.text.job_phrases import NOT_HEARD_OF
 from lbd.text.one_line import one_line
 
-STANDING = ("pending", "suspended")  # what such a job waits for is shown
+STANDING = frozenset(("pending", "suspended"))  # what such a job waits for is shown
 ANSWER_S = 25.0  # of very many jobs, and more than the LBM's longest patience
 INDEX_WIDTH = 24
 
@@ -20,6 +21,12 @@ def fetch(daemons: Daemons, ended_too: bool, *, tasks: bool = False) -> Json:
     daemons.lbm({"op": "status"})  # who does not answer this hangs, and is not waited for so long
     question: Json = {"op": "jobs", "all": ended_too, "cluster": True, "tasks": tasks}
     return daemons.lbm(question, ANSWER_S)
+
+
+def shown_wait(job: Json) -> str:
+    """What it waits for; of one that runs, that its host is not heard of. "" if nothing."""
+    reason = text(job, "reason")
+    return reason if states_of(job) & STANDING or NOT_HEARD_OF in reason else ""
 
 
 def shown_id(job: Json) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lbd.dispatch.core.forecast import Prediction
 from lbd.dispatch.core.ledger_rows import AttemptRow, JobRow, Ledger, Stored, Tally, target_of
 from lbd.dispatch.core.lifecycle import Lifecycle
-from lbd.dispatch.core.malleable.prospects import CALIBRATED, within
+from lbd.dispatch.core.malleable.prospects import CALIBRATED, inside, within
 from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.targets.plan import SURE
 from lbd.dispatch.core.why_waiting import waiting_reason
@@ -67,6 +67,7 @@ class JobViews:
         ahead = self.forecast.ahead_of(registered, clock_s())
         if ahead and (interval_s := await asyncio.to_thread(within, *ahead)):
             job.predicted_low_s, job.predicted_high_s = interval_s
+            job.predicted_wait_s = inside(job.predicted_wait_s, interval_s)
 
     async def of_lines(
         self, lines: Sequence[tuple[JobRow, Tally | None]], *, explained: bool
@@ -107,7 +108,7 @@ class JobViews:
         is_final = live.lease is not None and live.lease.cutoff_s is None
         registered = self._life.queues.registry.find(live.job.id)
         if registered is None or registered.host is not None:
-            reason = waiting_reason(self._life, live, None, time_of_day)
+            reason = waiting_reason(self._life, live, None, time_of_day, clock_s())
             return job_info(row, unrecorded or reason, is_final)
         now_s = clock_s()
         place, prediction = (
@@ -130,6 +131,8 @@ class JobViews:
             reply.predicted_wait_s = correction.corrected_s(raw_s)
             low_s, high_s = correction.interval_90_s(raw_s)
             reply.predicted_low_s, reply.predicted_high_s = low_s, high_s
+            if raw_s > 0 and self._predictions.doubt:
+                reply.predicted_by += f"; {self._predictions.doubt}"
 
     def _with_target(self, reply: pb.JobInfo, live: Live) -> pb.JobInfo:
         standing = self._life.queues.targets.standing(live.job, clock_s())

@@ -19,14 +19,14 @@ from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, LedgerTrouble, Submission, Wanted
 from lbd.dispatch.core.malleable.decision import KnownSpeedup
-from lbd.dispatch.core.malleable.prospects import Answer, answer
+from lbd.dispatch.core.malleable.prospects import Answer, answer, inside
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.restore import queued_job
 from lbd.dispatch.intake import TEXT_MAX, predicted_job
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.text.needs_words import read_needs_text
-from lbd.theory.calibration import Bias, Correction, Judgement, Outcome, judged
+from lbd.theory.calibration import Bias, Correction, Judgement, Outcome, is_worthless, judged
 
 LEARN_EVERY_S = 30.0
 LEARN_FROM = 1000  # the last jobs that ended
@@ -82,6 +82,7 @@ class Predictions:
     forecast: Forecast = field(init=False)
     correction: Correction = field(default_factory=Correction)  # of jobs' whole waits
     comparable: int = 0
+    doubt: str = ""  # of predictions that have not come true
     errors: list[object] = field(default_factory=list)  # [quantile, seconds], for metrics
     _learnt: int = -1  # jobs that had ended by then
     turns: Turns = field(default_factory=Turns)
@@ -117,6 +118,11 @@ class Predictions:
         for outcome in outcomes:
             bias.learn(*outcome)
         self.correction, self.comparable = bias.correction(), bias.jobs
+        self.doubt = ""
+        corrected = judged(outcomes).corrected
+        if corrected is not None and is_worthless(bias.jobs, corrected):
+            how = f"correlation {corrected:.2f}, {bias.jobs} jobs"
+            self.doubt = f"predictions here have not come true ({how})"
         self.errors = [[str(share), off_s] for share, off_s in errors_of(outcomes)]
 
     async def _outcomes(self, limit: int) -> list[Outcome]:
@@ -152,6 +158,8 @@ class Predictions:
         known = self.queues.heads.known(job) if most > least or knows else None
         now, how = self.forecast.situation(job, self.correction, clock_s())
         found = await asyncio.to_thread(answer, now, least, most, known)
+        if self.doubt and now.base_s:
+            how += f"; {self.doubt}"
         reply = predict_info(found, now.free, how, known)
         reply.comparable = self.comparable
         reply.warning = warning_of(asked, known, now.most)
@@ -183,16 +191,17 @@ def errors_of(outcomes: Sequence[Outcome]) -> list[tuple[float, float]]:
 
 
 def predict_info(found: Answer, free: int, how: str, known: KnownSpeedup | None) -> pb.PredictInfo:
-    first = found.prospects[0] if found.prospects else None
     reply = pb.PredictInfo(how=how, free=free, picks=found.picks)
-    if first is not None and first.begins_in_s is not None:
-        reply.wait_s = first.begins_in_s
     for one in found.prospects:
-        interval_s = one.interval_90_s or (None, None)
+        interval_s, begins_in_s = one.interval_90_s or (None, None), one.begins_in_s
+        if begins_in_s is not None:
+            begins_in_s = inside(begins_in_s, one.interval_90_s)
         reply.choices.add(
-            slots=one.slots, begins_in_s=one.begins_in_s, runs_s=one.runs_s,
+            slots=one.slots, begins_in_s=begins_in_s, runs_s=one.runs_s,
             begins_in_low_s=interval_s[0], begins_in_high_s=interval_s[1],
         )  # fmt: skip
+    if reply.choices and reply.choices[0].HasField("begins_in_s"):
+        reply.wait_s = reply.choices[0].begins_in_s
     if known is not None:
         reply.speedup.CopyFrom(speedup_info(known))
     return reply

@@ -152,6 +152,8 @@ class Crew:
                 self._send(action.worker, pack(tag, action.blob))
             elif isinstance(action, actions.AskBack):
                 self._send(action.worker, pack(wire.ASK_BACK))
+            elif isinstance(action, actions.Tell):
+                print(f"lbd.Executor: {action.text}", file=sys.stderr)
             elif isinstance(action, actions.Fail):
                 future, _ = self._calls.pop(action.task)
                 kind = TaskLost if action.is_lost else NoWorkers
@@ -355,7 +357,7 @@ class Crew:
             self._selector.unregister(process.errors)
             process.is_silent = True
         elif self._pool.workers[number].ready:
-            print(data.decode(errors="replace"), end="", file=sys.stderr, flush=True)
+            print(process.said(data).decode(errors="replace"), end="", file=sys.stderr, flush=True)
         return []
 
     def _ended(self, number: int) -> list[Answer]:

@@ -16,7 +16,12 @@ class TaskFuture(Future[object]):
 
     def cancel(self) -> bool:
         """False once it has been sent to a worker; `Executor.kill` ends it even then."""
-        return self.cancelled() or (self._cancel(self.number) and super().cancel())
+        if self.cancelled():
+            return True
+        if not (self._cancel(self.number) and super().cancel()):
+            return False
+        self.set_running_or_notify_cancel()  # no worker will: tells those who wait for it
+        return True
 
 
 def resolve(future: TaskFuture, how: int, payload: bytes) -> None:

@@ -74,6 +74,7 @@ class WorkerProcess:
             bytes, bytes
         ] = {}  # by digest: until the worker has it, for the pipe has its pages
         self._errors = bytearray()
+        self._held = b""
         self._closes = False
         self.is_at_end = self.is_silent = False  # its output, its errors
         self.fault = ""  # why it was killed
@@ -176,6 +177,16 @@ class WorkerProcess:
         self._errors += data
         del self._errors[:-ERRORS_KEPT_BYTES]
         return data or None
+
+    def said(self, data: bytes) -> bytes:
+        """What of it is to be shown: lines of `lbrun` are held back until others follow, for the
+        last ones say how the worker ended, and that is for the executor to tell."""
+        lines = (self._held + data).splitlines(keepends=True)
+        held = len(lines)
+        while held and lines[held - 1].startswith(b"lbrun: "):
+            held -= 1
+        self._held = b"".join(lines[held:])
+        return b"".join(lines[:held])
 
     def finish(self) -> int:
         """It has ended: the exit status."""

@@ -1,5 +1,7 @@
 """Jobs of the queue by their ids, as the subject of a sentence. `lbrun` reads this, too."""
 
+NOT_HEARD_OF = "not heard of for"  # of a running job's host, in the job's reason
+
 
 def jobs_do(ids: str, does: str = "", do: str = "") -> str:
     """`job 3 waits`, `jobs 1-20 wait`: with the verb for one, and that for several."""

@@ -19,6 +19,7 @@ from math import exp, log
 LEAST_WAIT_S = 1.0  # a wait that is shorter counts as this: its logarithm says nothing
 FEWEST = 20  # outcomes, before anything is corrected
 NARROWEST = 1e-9  # variance of ln predicted, below which no slope is seen
+WORTH_JUDGING, WORTH_HAVING = 50, 0.2  # outcomes; coefficient of correlation, when corrected
 NORMAL_90 = 1.644854
 LONGEST_LOG = 40.0  # of a corrected prediction
 
@@ -138,6 +139,11 @@ def judged(outcomes: Sequence[Outcome]) -> Judgement:
     return Judgement(
         raw.jobs, raw.line(), raw.correlation, corrected.correlation, corrected.line(), covered
     )
+
+
+def is_worthless(jobs: int, corrected: float) -> bool:
+    """Did the predictions of so many jobs say next to nothing? `corrected`: their correlation."""
+    return jobs >= WORTH_JUDGING and corrected < WORTH_HAVING
 
 
 def log_of(wait_s: float) -> float:

@@ -22,6 +22,7 @@ from lbd.theory.speedup import Speedup, speedup_at
 MOST_PARALLELISM = 1024.0  # the end of the search: an interval up to it is open
 MOST_SIGMA = 16.0
 NOISE = 0.1  # the relative s.d. of run times that is expected before any was seen,
+NOISE_MAX = 0.5  # with more, the runs are not of one and the same work
 NOISE_RUNS = 2  # believed as much as so many runs
 ALIKE = 0.02  # of the noise's variance: fits that differ by less are alike,
 EXACT = 1e-9  # and by less than this, rounding and all
@@ -43,6 +44,12 @@ class SpeedupFit:
     noise: float  # relative s.d. of a run time about the fit
     parallelism_90: Interval  # up to MOST_PARALLELISM: no upper bound is known
     sigma_90: Interval
+
+    @property
+    def says_something(self) -> bool:
+        """False of runs so unlike each other that they are not of one and the same work."""
+        low, high = self.parallelism_90
+        return self.noise <= NOISE_MAX and not (low <= 1 and high >= MOST_PARALLELISM)
 
     def run_s(self, slots: float) -> float:
         return self.speedup.run_s(self.work_s, slots)

@@ -7,9 +7,9 @@ from lbd.cli.ctl.verb import Verb, reading
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration, not_negative, number
 from lbd.console.daemons import Daemons
-from lbd.console.figures import NONE, decimal, share
+from lbd.console.figures import decimal, share
 from lbd.console.figures import duration as shown_duration
-from lbd.console.job_details import COMPARABLE, begin_phrase, guess_mark, interval_text
+from lbd.console.job_details import COMPARABLE, begin_phrase, forecast, guess_mark, interval_text
 from lbd.console.jobs import ANSWER_S
 from lbd.console.output import Page, own_page, print_json, put, wrapped
 from lbd.console.reply import Json, table, tables, text
@@ -19,6 +19,7 @@ from lbd.model import Needs
 from lbd.text.needs import read_features, read_needs
 from lbd.text.needs_words import needs_text
 from lbd.text.units import size_bytes
+from lbd.theory.calibration import is_worthless
 
 SLOTS_MAX = 65536
 SPEEDUP_MAX = 1e6
@@ -152,10 +153,10 @@ def row_of(one: Json, reply: Json) -> tuple[str, ...]:
     begins_s = number_in(one, "begins_in_s")
     return (
         text(one, "slots"),
-        NONE if math.isnan(begins_s) else guess_mark(reply, begins_s) + shown_duration(begins_s),
+        guess_mark(reply, begins_s) + forecast(begins_s),
         interval_text(one.get("begins_in_s_90")),
         shown_duration(number_in(one, "runs_s")),
-        shown_duration(number_in(one, "ends_in_s")),
+        forecast(number_in(one, "ends_in_s")),
         " ".join(chosen),
     )
 
@@ -185,6 +186,8 @@ def calibration(daemons: Daemons, options: argparse.Namespace) -> int:
             complain("lbctl", "nothing to compare: all waits, or all predictions, are alike (less"
                      " than a second counts as one)")  # fmt: skip
         return 0
+    if is_worthless(count, number_in(reply, "cc_corrected")):
+        put("predictions here have not come true: do not plan by them")
     put(
         "log10 of the waits on log10 of the predictions: "
         f"slope {decimal(number_in(reply, 'slope'))}, "

@@ -6,28 +6,52 @@ from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.places import Place
 from lbd.dispatch.core.queues import Queues
-from lbd.dispatch.core.records import Live
+from lbd.dispatch.core.records import Lease, Live
 from lbd.dispatch.core.servers import Server
-from lbd.model import HostId, JobId
+from lbd.model import CANCEL, HostId, JobId
 from lbd.policy.needs import needed
 from lbd.text.closed_words import OUT_OF_CONTACT, WORDS, counted_reasons
+from lbd.text.job_phrases import NOT_HEARD_OF
+from lbd.text.units import duration_text
 
+SILENT_SHARE = 0.5  # of a lease: two heartbeats of its host
 TimeOf = Callable[[float], str]  # the time of day of a moment of the dispatcher's clock
 
 
 def waiting_reason(
-    life: Lifecycle, live: Live, place: Place | None = None, time_of: TimeOf = "{:.0f} s".format
+    life: Lifecycle,
+    live: Live,
+    place: Place | None = None,
+    time_of: TimeOf = "{:.0f} s".format,
+    now_s: float = 0.0,
 ) -> str:
-    """ "" if it does not wait. `place`: in its line, if that is known."""
+    """ "" if it does not wait, nor for its host to be heard of. `place`: in its line, if that is
+    known."""
     if live.held:
         return live.held
     if live.lease is not None:
-        return "" if live.lease.begun else _starting(life, live)
+        silent = _silent(life, live, live.lease, now_s)
+        return silent or ("" if live.lease.begun else _starting(life, live))
     if live.job.id in life.dependents.waits:
         return _dependence(life, live.job.id, time_of)
     obstacle = _gang_obstacle(life, live, time_of) if live.job.gang else ""
     obstacle = obstacle or _obstacle(life, live, place)
     return "; ".join(filter(None, (obstacle, live.reason)))
+
+
+def _silent(life: Lifecycle, live: Live, lease: Lease, now_s: float) -> str:
+    """That nobody knows whether its attempt runs still; "" while its host is heard of."""
+    left_s = lease.until_s - now_s
+    silent_s = life.terms.waited_s - left_s
+    if silent_s < SILENT_SHARE * life.terms.lease_s:
+        return ""
+    then = "starts again" if live.job.may_restart else "is lost"
+    if live.stop_reason == CANCEL:
+        then = "counts as ended"
+    return (
+        f"{lease.host} {NOT_HEARD_OF} {duration_text(max(1, round(silent_s)))}; "
+        f"{then} in {duration_text(max(1, round(left_s)))} if that lasts"
+    )
 
 
 def _dependence(life: Lifecycle, job: JobId, time_of: TimeOf) -> str:

@@ -8,6 +8,7 @@ One file because it is one vocabulary: most of it is one small record after the 
 """
 
 from collections.abc import Mapping
+from errno import EACCES
 
 from lbd.lbm.core.command_end import CommandEnd, status_of_refusal
 from lbd.lbm.core.resources import NOTHING, Grant
@@ -143,7 +144,8 @@ class Refused:
     @property
     def advice(self) -> str:
         """`reason`, and what to do about it."""
-        hint = "; --send and --fetch take files along" if self.phase in NOT_SHARED else ""
+        is_missing = self.phase in NOT_SHARED and self.errno != EACCES
+        hint = "; --send and --fetch take files along" if is_missing else ""
         return self.reason + hint
 
 

@@ -58,8 +58,15 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
+class Tell:
+    """The user shall hear of it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """Ask which hosts there are, then call `look_at`."""
 
 
-Action = Start | Send | SendBlob | ShareBlob | DropBlob | AskBack | End | Fail | Look
+Action = Start | Send | SendBlob | ShareBlob | DropBlob | AskBack | End | Fail | Tell | Look

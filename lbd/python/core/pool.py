@@ -32,6 +32,7 @@ from lbd.python.core.actions import (
     SendBlob,
     ShareBlob,
     Start,
+    Tell,
 )
 from lbd.python.core.host_blobs import HostBlobs
 from lbd.python.core.worker_hosts import WorkerHost, next_host
@@ -180,12 +181,13 @@ class Pool:
     def ended(self, number: int, reason: str, now_s: float) -> list[Action]:
         """A worker is no longer there, whatever it was doing."""
         worker = self.workers.pop(number)
-        actions: list[Action] = []
+        actions = self._take_back(worker, reason) if worker.sent else []
         if not worker.ending:
+            if worker.sent and not self._is_aside(worker.host, now_s):  # once for all of a host
+                cause = reason.partition("; ")[0]  # the rest is of the worker as a command
+                actions.append(Tell(f"a worker was lost on {cause}; its tasks run again"))
             self._reason = reason
             self._set_aside(worker.host, now_s)
-        if worker.sent:
-            actions += self._take_back(worker, reason)
         self._blobs(worker.host).worker_ended(number)
         if not any(other.host == worker.host for other in self.workers.values()):
             del self._blobs_by_host[worker.host]  # the last one takes them along
@@ -204,6 +206,9 @@ class Pool:
             worker.sent.popleft()
         self.waiting.extendleft(reversed(worker.sent))
         return actions
+
+    def _is_aside(self, host: str, now_s: float) -> bool:
+        return now_s < self._aside_until_s.get(host, 0.0)
 
     def _set_aside(self, host: str, now_s: float) -> None:
         count = self._failures.get(host, 0)

@@ -66,10 +66,9 @@ def filter_form(asked: Asked, action: str) -> Form:
 
 
 def job_parts(found: list[Json], clock: Clock) -> list[Part]:
-    standing = frozenset(STANDING)
     with_states = [(job, states_of(job)) for job in found]
-    waiting = [job for job, states in with_states if not states.isdisjoint(standing)]
-    others = [job for job, states in with_states if not states <= standing]
+    waiting = [job for job, states in with_states if not states.isdisjoint(STANDING)]
+    others = [job for job, states in with_states if not states <= STANDING]
     return [
         Table("waiting", f"Waiting: {len(waiting)}", WAITING_HEAD,
               [waiting_row(job, clock) for job in waiting[:SHOWN_MAX]], "nothing waits",

@@ -8,7 +8,7 @@ import pytest
 
 from lbd.client.complaints import Trouble
 from lbd.client.options import read_options
-from lbd.client.queue_rules import deadline_unix_s
+from lbd.client.queue_rules import all_tasks_write, deadline_unix_s
 
 ARRAY = ["-d", "--array", "1-3"]
 
@@ -29,6 +29,21 @@ def berlin(monkeypatch):
 def test_a_target_is_so_long_from_now():
     assert options(*ARRAY, "--target", "1h30m").values["target"] == "5400.0"
     assert options("-q", "--array", "1-3", "-n", "2", "--target=90").values["target"] == "90.0"
+
+
+@pytest.mark.parametrize(
+    ("words", "is_said"),
+    [
+        ((*ARRAY, "-o", "same"), True),
+        ((*ARRAY, "-o", "out.%a", "--error", "same"), True),
+        ((*ARRAY, "-o", "out.%a"), False),
+        ((*ARRAY, "-o", "%j", "--error", "/dev/null"), False),
+        (ARRAY, False),
+        (("-d", "-o", "same"), False),
+    ],
+)
+def test_tasks_that_all_write_one_file_are_remarked_on(words, is_said):
+    assert bool(all_tasks_write(options(*words).values)) == is_said
 
 
 def test_how_long_a_task_takes_may_be_said_with_it():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lbd.console.jobs import short_state, shown_state
+from lbd.console.jobs import short_state, shown_state, shown_wait
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,11 @@ def test_an_array_in_words_and_in_few(tasks, whole, short):
 
 def test_a_job_alone_has_no_short_form():
     assert short_state({"state": "pending", "array": None}) == ""
+
+
+def test_what_is_waited_for_is_shown_and_of_a_running_job_that_its_host_is_silent():
+    silent = "h4 not heard of for 12s; starts again in 20s if that lasts"
+    rows = [("pending", "1 job goes before it", True), ("running", silent, True),
+            ("running", "killed on h2", False), ("done", "x", False)]  # fmt: skip
+    for state, reason, is_shown in rows:
+        assert shown_wait({"state": state, "reason": reason}) == (reason if is_shown else "")

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -64,6 +65,22 @@ async def test_the_calibration_is_that_of_all_ended_jobs_with_a_prediction(ledge
     predictions.learn_from(await predictions._outcomes(1000))
     assert predictions.comparable == 30
     assert predictions.correction.corrected_s(50.0) == pytest.approx(100.0, rel=1e-3)
+
+
+async def test_forecasts_that_never_come_true_say_so(ledger):
+    world = table()
+    world.arrive("first", slots=4)
+    predictions = Predictions(world.queues, ledger, by_uid=False)
+    rng = Random(3)
+    bad = [(rng.uniform(1, 1000), rng.uniform(1, 1000)) for _ in range(60)]
+    predictions.learn_from(bad[:40])
+    assert not predictions.doubt
+    predictions.learn_from(bad)
+    assert "have not come true" in predictions.doubt
+    reply = await predictions.answer(pb.PredictAsked(slots=4, user="ann"))
+    assert reply.how.endswith(predictions.doubt)
+    predictions.learn_from([(wait_s, 2 * wait_s) for wait_s, _ in bad])
+    assert not predictions.doubt
 
 
 async def test_no_outcome_of_what_began_twice_or_was_not_predicted(ledger):

@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from concurrent import futures
 
 from lbd.python.core.pool import PoolLimits
 from lbd.python.core.worker_hosts import WorkerHost
@@ -34,3 +35,12 @@ def test_a_task_that_comes_while_all_hosts_are_set_aside_is_begun_later():
     (future,) = crew.submit([Packed(b"", b"")])
     assert crew.starts.wait(10)
     assert not future.done()
+
+
+def test_who_waits_for_a_cancelled_future_hears_of_it():
+    crew = IdleCrew()
+    cancelled, left = crew.submit([Packed(b"", b""), Packed(b"", b"")])
+    assert cancelled.cancel()
+    assert cancelled.cancel()  # as of any future
+    assert futures.wait([cancelled, left], timeout=0).done == {cancelled}
+    assert list(futures.as_completed([cancelled], timeout=0)) == [cancelled]

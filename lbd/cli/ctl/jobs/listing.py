@@ -12,13 +12,12 @@ from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock, duration
 from lbd.console.jobs import (
     ANSWER_S,
-    STANDING,
     Filters,
     fetch,
     short_state,
     shown_id,
     shown_state,
-    states_of,
+    shown_wait,
 )
 from lbd.console.output import (
     DIM,
@@ -135,7 +134,7 @@ def chosen(found: list[Json], ids: list[str]) -> list[Json]:
 
 def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
     """A heading and a line a job."""
-    waits = [text(job, "reason") if states_of(job) & set(STANDING) else "" for job in found]
+    waits = [shown_wait(job) for job in found]
     rows: list[Row] = [job_row(job, clock) for job in found]
     header: tuple[str, ...] = HEADER
     if any(waits):

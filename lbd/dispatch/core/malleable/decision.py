@@ -282,7 +282,9 @@ class Speedups:
         return None
 
     def fitted(self, key: Command, found: SpeedupFit) -> None:
-        if key in self._runs:
+        if not found.says_something:
+            self._fits.pop(key, None)
+        elif key in self._runs:
             self._fits[key] = found
 
     def of(

@@ -25,7 +25,7 @@ from lbd.theory.queue_time import Releases
 
 CALIBRATED = FEWEST
 ROWS = 64  # of more numbers of slots these are shown, evenly spaced
-PICKED = ("AVG", "PRED", "BIAS", "HEUR")
+PICKED = ("FREE", "AVG", "PRED", "BIAS", "HEUR")
 ALIKE_S = 1e-6  # one begins when the other does
 Interval = tuple[float, float]
 
@@ -139,6 +139,11 @@ def within(needed: int, held: Releases | None) -> Interval | None:
     return low_s * beyond, high_s * beyond
 
 
+def inside(wait_s: float, interval_s: Interval | None) -> float:
+    """As it is shown beside its interval, which knows more: the whole distribution."""
+    return wait_s if interval_s is None else min(max(wait_s, interval_s[0]), interval_s[1])
+
+
 def picks(rows: Sequence[Prospect], least: int, most: int, known: KnownSpeedup) -> dict[str, int]:
     """What each strategy would take, as far as that can be foreseen: what is free when it could
     first begin, the least end by prediction, and for HEUR what comes within its patience."""
@@ -161,7 +166,9 @@ def picks(rows: Sequence[Prospect], least: int, most: int, known: KnownSpeedup) 
     target = useful[-1]
     patience_s = PAPER.patience * (job.run_s(average) - job.run_s(target.slots))
     comes_s = math.inf if target.raw_s is None else target.raw_s - first_s
+    begin_alike = [r.slots for r in rows if r.raw_s is not None and r.raw_s <= first_s + ALIKE_S]
     return {
+        "FREE": max(begin_alike),
         "AVG": average,
         "PRED": least_end([row.raw_s for row in useful]),
         "BIAS": least_end([row.begins_in_s for row in useful]),

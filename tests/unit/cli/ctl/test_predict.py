@@ -7,6 +7,7 @@ import pytest
 from lbd.cli import lbctl
 from lbd.cli.ctl.predict import add_options, calibration, needs_of, predict_lines
 from lbd.cli.program import Parser
+from lbd.console.job_details import begin_phrase, forecast
 from lbd.console.output import Page, Paint
 
 
@@ -63,6 +64,24 @@ def test_no_slope_is_shown_before_anything_was_compared(capsys):
     assert err.count("\n") == 1
     assert calibration(Dispatcher(12, 0.5), Namespace(json=False)) == 0
     assert "slope 1.00" in capsys.readouterr().out
+
+
+def test_forecasts_that_never_come_true_say_so(capsys):
+    for jobs, corrected, is_said in ((60, 0.1, True), (49, 0.1, False), (60, 0.5, False)):
+        judged = Dispatcher(jobs, 0.5)
+        judged.known["cc_corrected"] = corrected
+        assert calibration(judged, Namespace(json=False)) == 0
+        assert ("have not come true" in capsys.readouterr().out) == is_said
+
+
+def test_a_forecast_has_two_digits_and_is_a_guess_or_about():
+    shown = {0.0: "0s", 0.012: "<1s", 29.3: "29s", 185.0: "3m06s", 5012.0: "1h24m"}
+    assert {wait_s: forecast(wait_s) for wait_s in shown} == shown
+    guess = {"predicted_wait_s": 12.3, "predicted_by": "x", "predicted_wait_s_90": [0.2, 29.0]}
+    guess["comparable"] = 3
+    assert begin_phrase(guess) == "in ~12s, <1s to 29s in nine cases out of ten (x)"
+    assert begin_phrase(guess | {"comparable": 30}).startswith("in about 12s, ")
+    assert begin_phrase(guess | {"predicted_wait_s": 0.5}).startswith("in less than 1s, ")
 
 
 PAGE = Page(Paint(on=False))

@@ -76,6 +76,24 @@ def test_why_no_host_at_all_takes_jobs():
     assert reason(life, "1") == "starting on h1"
 
 
+def test_who_runs_on_a_host_that_is_not_heard_of_says_until_when_that_may_last():
+    life = table("h1", "h2")
+    submit(life, "1", only=HostId("h1"))
+    submit(life, "2", only=HostId("h2"), may_restart=False)
+    for name, host in (("1", "h1"), ("2", "h2")):
+        life.begun(HostId(host), JobId(name), 1)
+        life.sending(JobId(name), 1, 0.0)
+
+    def at(name, now_s):
+        return waiting_reason(life, life.jobs[JobId(name)], now_s=now_s)
+
+    assert at("1", 8.0) == ""  # it is heard of every 7.5 s
+    assert at("1", 20.0) == "h1 not heard of for 20s; starts again in 12s if that lasts"
+    assert at("2", 20.0) == "h2 not heard of for 20s; is lost in 12s if that lasts"
+    life.heartbeat(HostId("h1"), [(JobId("1"), 1)], 21.0)
+    assert at("1", 22.0) == ""
+
+
 def test_only_hosts_that_it_may_go_to_are_named():
     life = table("h1", "h2")
     for name in ("1", "2"):

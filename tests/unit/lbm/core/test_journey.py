@@ -362,3 +362,9 @@ def test_files_that_were_on_their_way_are_not():
         life(event)
     why = "this host's lbm was restarted before its files were back"
     assert life.journey.resumed(life.now_s)[0].end.reason.startswith(why)
+
+
+def test_files_taken_along_are_no_advice_where_a_directory_may_not_be_entered():
+    assert NO_DIRECTORY.advice.endswith("; --send and --fetch take files along")
+    closed = e.Refused("h2: /root: Permission denied", "chdir", errno=13)
+    assert closed.advice == closed.reason

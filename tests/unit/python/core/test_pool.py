@@ -1,6 +1,6 @@
 """Which worker runs which task: the promises of `core/pool.py`."""
 
-from lbd.python.core.actions import AskBack, End, Fail, Send, Start
+from lbd.python.core.actions import AskBack, End, Fail, Send, Start, Tell
 from lbd.python.core.pool import LOSSES_MAX, TRIES
 from tests.unit.python.core.pool_scene import HOSTS, Scene
 
@@ -54,6 +54,25 @@ def test_what_waits_behind_a_long_task_comes_back_for_an_idle_worker():
     assert scene.pool.returned(one, sent[one][1:])
     scene.pass_s(0.0)
     assert [send.worker for send in scene.take(Send)] == [other] * (len(sent[one]) - 1)
+
+
+def test_the_user_hears_once_of_a_lost_host_and_that_its_tasks_run_again():
+    scene = Scene(slots=4)
+    for _ in range(4):
+        scene.submit()
+    lost = [number for number, host in scene.start_all().items() if host == "h1"]
+    for number in lost:
+        scene.end(number, "h1: lost contact with h1: cut off; so it is not run again")
+    expected = "a worker was lost on h1: lost contact with h1: cut off; its tasks run again"
+    assert scene.take(Tell) == [Tell(expected)]
+
+
+def test_nobody_is_told_that_tasks_run_again_which_do_not():
+    scene = Scene(slots=1, restart=False)
+    scene.submit()
+    (number,) = scene.start_all()
+    scene.end(number)
+    assert scene.take(Tell) == []
 
 
 def test_tasks_of_a_lost_worker_go_first_to_another():

@@ -215,6 +215,14 @@ def test_speedups_are_learnt_by_user_and_command():
         assert (other.linear, other.speedup, other.work_s) == (True, Speedup(32.0, 0.0), 50.0)
 
 
+def test_runs_of_different_work_by_one_name_say_nothing():
+    seen = Speedups()
+    for n in range(60):  # as of `sh -c` with one line and another
+        seen.ended("ann", "sh", 1 + n % 4, 1.0 if n % 3 else 40.0)
+    fitted(seen)
+    assert seen.of("ann", "sh", 8, 50.0).linear
+
+
 def test_what_its_user_gives_counts_before_what_was_learnt():
     seen, truth = Speedups(), Speedup(8.0, 0.5)
     for n in (1, 2, 4, 8, 16):

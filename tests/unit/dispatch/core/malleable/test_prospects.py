@@ -8,7 +8,7 @@ import pytest
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.malleable.decision import FreeSlots, KnownSpeedup
-from lbd.dispatch.core.malleable.prospects import ROWS, Situation, answer, shown
+from lbd.dispatch.core.malleable.prospects import ROWS, Situation, answer, inside, shown
 from lbd.model import NO_NEEDS, HostId, JobId
 from lbd.theory.calibration import Correction
 from lbd.theory.free_slots import interval_90_s
@@ -52,6 +52,13 @@ def test_from_few_jobs_there_is_no_interval():
         assert known.interval_90_s is not None
 
 
+def test_what_is_shown_lies_in_its_interval():
+    assert inside(0.012, (0.083, 29.0)) == 0.083
+    assert inside(40.0, (0.083, 29.0)) == 29.0
+    assert inside(1.0, (0.083, 29.0)) == 1.0
+    assert inside(40.0, None) == 40.0
+
+
 def test_what_no_host_has_is_no_choice():
     assert [one.slots for one in answer(situation(room(3), room(2)), 2, 8, LINEAR).prospects] == [
         2,
@@ -65,7 +72,7 @@ def test_the_picks_are_what_the_strategies_would_take():
     assert (soon["AVG"], soon["PRED"]) == (2, 8)
     assert soon["HEUR"] == 8  # 0.2 · (400 - 100) are enough for it
     late = answer(situation(room(6, (1e6, 2))), 1, 8, LINEAR).picks
-    assert late == {"AVG": 6, "PRED": 6, "BIAS": 6, "HEUR": 6}
+    assert late == {"FREE": 6, "AVG": 6, "PRED": 6, "BIAS": 6, "HEUR": 6}
 
 
 def test_bias_goes_by_what_such_predictions_came_to():
