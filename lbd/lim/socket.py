@@ -344,8 +344,6 @@ class Operations:
         self._lim.perform(self._state.left(host, now_s))
         others = self._state.table.others_alive(now_s)
         said = await asyncio.gather(*(self._forgotten_by(name, host) for name in others))
-        if host in self._state.settings.drain_notes:
-            self._lim.handle(e.ChangeSettings(None, {}, drain_notes={host: None}), now_s)
         missing = [name for name, done in zip(others, said, strict=True) if not done]
         return {"host": host, "hosts": 1 + len(others), "missing": missing, "listed": is_listed}
 

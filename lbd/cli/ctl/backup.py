@@ -46,6 +46,7 @@ from lbd.trust.files import (
     read,
     write_private,
 )
+from lbd.trust.ledger import Ledger
 
 MANIFEST = "manifest.json"
 AUTHORITY = ("authority/ledger.json", "authority/authority.pem")  # the key last: then it is there
@@ -174,13 +175,18 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
                 )
             why = f"restored from a copy of {when}"
             restored = begin_again(directory / LEDGER, why, time.time())
+        kept = ""
         if AUTHORITY[1] in parts:
-            check_authority(directory / "authority", config)
+            kept = why_kept(checked_authority(directory / "authority", config), config)
+        left_out = (*(AUTHORITY if kept else ()), *(() if config_file else (CONFIG,)))
+        parts = [name for name in parts if name not in left_out]
         put_in_place(directory, parts, config, config_file)
     if options.json:
         print_json({"file": str(file), "parts": parts, **asdict(restored)})
         return 0
-    put(f"restored from {file}, of {manifest.host}, {when}: {listed(parts)}")
+    put(f"restored from {file}, of {manifest.host}, {when}: {listed(parts) or 'nothing'}")
+    if kept:
+        say(f"{kept}; the one in {file} is left out")
     say_what_is_next(restored, parts, manifest)
     return 0
 
@@ -270,14 +276,28 @@ def check_is_ours(file: Path, manifest: Manifest, config: Config) -> None:
         raise LbdError(f"{file} is of cluster {said}, and {config.path} of {config.cluster.name}")
 
 
-def check_authority(directory: Path, config: Config) -> None:
-    """Whether it is one, made ready to go on. Raises LbdError."""
+def checked_authority(directory: Path, config: Config) -> Ledger:
+    """Of an authority that is one; there it is made ready to go on. Raises LbdError."""
     directory.chmod(0o700)
     authority = Authority(directory, config.tls.certificate_s)
     fingerprint(authority.certificate)
-    home = authority.ledger().home
-    is_home_new = home == config.host.name and not host_files(config).exist()
+    copied = authority.ledger()
+    is_home_new = copied.home == config.host.name and not host_files(config).exist()
     authority.change(lambda ledger: ledger.begun_again(is_home_new=is_home_new))
+    return copied
+
+
+def why_kept(copied: Ledger, config: Config) -> str:
+    """Why the authority is left as it is: an older one would let in who was revoked, and never are
+    there two. "" if that of a copy takes its place. Raises LbdError."""
+    here, home = authority_in(config), host_files(config).read_home()[0]
+    if home not in ("", config.host.name):
+        return f"the authority is on {home}; if {home} is lost, `lbctl authority take` has it here"
+    try:
+        is_newer = here.exists() and here.ledger().number >= copied.number
+    except ConfigError:  # damaged: that is what a copy is for
+        is_newer = False
+    return f"the authority on {config.host.name} is kept, it is no older" if is_newer else ""
 
 
 def put_in_place(

@@ -39,6 +39,19 @@ async def test_it_is_forgotten_by_all_and_gossip_does_not_bring_it_back(lost):
     assert not knows(one)
 
 
+async def test_its_drain_is_still_known_and_why(lost):
+    """The machine may come back, and is drained then; only an undrain ends that."""
+    one, other = lost
+    await one.ask({"op": "drain", "host": "h3", "drained": True, "reason": "disk"})
+    await one.ask({"op": "forget", "host": "h3"})
+    settings = one.lim.state.settings
+    assert settings.drains == {"h3": True}
+    assert settings.drain_notes["h3"].reason == "disk"
+    await until(lambda: other.lim.state.settings == settings)
+    (found,) = (await other.ask({"op": "drains"}))["drains"]
+    assert (found["host"], found["reason"], found["until"]) == ("h3", "disk", None)
+
+
 async def test_a_host_that_is_up_is_not(lost):
     one, other = lost
     # h2 may have died just now: then it is only a matter of time

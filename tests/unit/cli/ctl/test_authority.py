@@ -124,6 +124,30 @@ def test_where_its_host_is_lost_a_backup_will_do_and_what_was_revoked_stays_so(
     assert first.authority.ledger().number > second.files.read_revocations().number
 
 
+@pytest.mark.parametrize("takes_first", [True, False])
+def test_a_copy_put_back_on_another_host_leaves_the_authority_where_it_is(
+    hosts, lbctl, tmp_path, takes_first
+):
+    """The host that had it is lost, and its queue goes to the same host: in any order."""
+    first, second = hosts
+    file = tmp_path / "b.tar"
+    (first.root / "state/settings.json").write_text("{}")
+    lbctl(first, "backup", file)
+    if takes_first:
+        lbctl(second, "authority", "take", file)
+    said = lbctl(second, "restore", file)
+    assert said.out.startswith(f"restored from {file}, of h1, ")
+    assert said.out.splitlines()[0].endswith(": the cluster's settings")
+    if takes_first:
+        assert f"the authority on h2 is kept, it is no older; the one in {file}" in said.err
+    else:
+        assert "is on h1; if h1 is lost, `lbctl authority take` has it here" in said.err
+        assert not second.authority.exists()
+        lbctl(second, "authority", "take", file)
+    assert second.authority.ledger().home == "h2"
+    assert "h1 is revoked" in lbctl(second, "revoke", "h1").out
+
+
 def test_what_is_refused_changes_nothing(hosts, lbctl, tmp_path):
     first, second = hosts
     other, late, alone = (Host(tmp_path / "o", "h1", "other"), Host(tmp_path, "late"),

@@ -132,8 +132,22 @@ def test_on_a_new_machine_lbd_toml_comes_back(lbctl, host, file, monkeypatch):
 
 def test_a_host_that_has_its_certificate_keeps_it(lbctl, host, file):
     before = host.files.credentials.read_bytes()
-    lbctl("restore", file)
+    shutil.rmtree(host.authority.root)
+    said = lbctl("restore", file)
+    assert ": the authority, the cluster's settings\n" in said.out, "its lbd.toml is there"
+    assert host.authority.exists()
     assert host.files.credentials.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["", "{"])
+def test_an_authority_that_is_no_older_is_kept(lbctl, host, file, damage):
+    enrol(host.authority, HostFiles(host.root / "other"), "h2", "127.0.0.1:7901", time.time())
+    if damage:
+        host.authority.ledger_file.write_text(damage)
+    said = lbctl("restore", file)
+    assert ("the authority on h1 is kept" in said.err) is not bool(damage)
+    assert sorted(host.authority.ledger().hosts) == (["h1"] if damage else ["h1", "h2"])
+    assert ("join again" in said.err) is bool(damage)
 
 
 @pytest.mark.parametrize("daemon", ["up", "lim", "lbm", "dispatcher"])
