@@ -15,11 +15,9 @@ def nearest(word: str, names: Iterable[str]) -> str:
         return ""
 
     def closeness(name: str) -> tuple[bool, float, int]:
-        """Letters changed places or one is another, most likely; else by similarity, by length."""
+        """Letters changed places, most likely; else by similarity, then by length."""
         ratio = difflib.SequenceMatcher(None, name, word.lower()).ratio()
-        others = sum(a != b for a, b in zip(name, word.lower(), strict=False))
-        is_slip = len(name) == len(word) and others == 1
-        return is_slip or sorted(name) == sorted(word.lower()), ratio, -abs(len(name) - len(word))
+        return sorted(name) == sorted(word.lower()), ratio, -abs(len(name) - len(word))
 
     return folded[max(found, key=closeness)]
 

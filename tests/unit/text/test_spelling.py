@@ -14,7 +14,3 @@ NAMES = ("status", "stats", "advise", "drain", "undrain")
 )  # fmt: skip
 def test_letters_that_changed_places_are_the_likeliest_slip(word, near):
     assert nearest(word, NAMES) == near
-
-
-def test_a_wrong_letter_is_likelier_than_one_too_many():
-    assert nearest("jobz", ["job", "jobs"]) == "jobs"
