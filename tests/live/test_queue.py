@@ -207,7 +207,7 @@ def test_why_a_job_waits_and_about_how_long(lab):
         assert told["predicted_wait_s"] > 0
         assert "1 ahead of it on 4 slots" in told["predicted_by"]
         shown = lab.run("h1", "lbctl", "job", second).stdout
-        assert "waits    1 job goes before it\nbegins   in about " in shown
+        assert "waits    1 job goes before it\nbegins   in " in shown
         table = lab.run("h1", "lbctl", "jobs").stdout
         assert "WAITS" in table
         assert "next, as soon as a slot is free on h1, h2" in table
