@@ -1,25 +1,19 @@
 """What needs an LBM that is being started waits for it, but not for long."""
 
-import subprocess
-
 import pytest
 
 from lbd.client import start_wait
 from lbd.client.start_wait import connect_once_started
 from lbd.local import starting
+from tests.unit.named_process import lbd_up_in
 
 
 @pytest.fixture
 def lbd_up(tmp_path, monkeypatch):
-    """A process that goes by that name, whose pid file says so."""
     monkeypatch.setattr(starting, "LOOK_S", 0.0)
     tmp_path.chmod(0o700)
-    script = "echo; read -r word"  # it says once that it has its name
-    process = subprocess.Popen(["sh", "-c", script, "lbd", "up"], stdin=-1, stdout=-1)
-    process.stdout.readline()
-    (tmp_path / "up.pid").write_text(f"{process.pid}\n")
-    yield process
-    process.communicate()
+    with lbd_up_in(tmp_path) as process:
+        yield process
 
 
 def connects(monkeypatch, *answers):

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import subprocess
 
 import pytest
 
@@ -11,6 +10,7 @@ from lbd.console.daemons import Daemons
 from lbd.errors import Unavailable
 from lbd.local import starting
 from lbd.local.json_socket import encode
+from tests.unit.named_process import lbd_up_in
 
 
 @pytest.fixture
@@ -21,13 +21,8 @@ def config(tmp_path):
 
 @pytest.fixture
 def lbd_up(tmp_path):
-    """A process that goes by that name, whose pid file says so."""
-    script = "echo; read -r word"  # it says once that it has its name
-    process = subprocess.Popen(["sh", "-c", script, "lbd", "up"], stdin=-1, stdout=-1)
-    process.stdout.readline()
-    (tmp_path / "up.pid").write_text(f"{process.pid}\n")
-    yield process
-    process.communicate()
+    with lbd_up_in(tmp_path) as process:
+        yield process
 
 
 class Listener:
