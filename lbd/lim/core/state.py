@@ -76,9 +76,8 @@ class LimState:
         self._load_sender = LoadSender(self.table, Election(identity.me.name), self.reservations)
         self._replica = Replica(self.table)
         self._sampled = e.Sampled(Queues(), 0.0, 0.0)
-        self._sampled_at_s = now_s
+        self._sampled_at_s, self._number = now_s, 0
         self._vector: LoadVector | None = None  # of what was sampled and the LBM says
-        self._number = 0
         self._next_exchange_s = self._next_housekeeping_s = now_s
         self._next_knock_s = now_s + lim.keepalive_s
         self._publish(now_s)
@@ -382,6 +381,7 @@ class LimState:
             self._load_sender.publication.acknowledged(event.reply, body.known_version)
         if isinstance(event.sent, m.Hello):
             self.membership.hello_answered(name, event.to)
+            self.reservations.used(name)  # it has crossed ours out
         if isinstance(body, m.ReserveReply) and body.sample.host == name:
             self.table.record(body.sample, now_s)
             self.reservations.answered(name, body)

@@ -259,6 +259,15 @@ def test_hello_again_to_who_did_not_answer_started_again_or_is_silent():
     assert greeted(state, late_s) == {H1, H2, HostId("h3")}
 
 
+def test_who_was_greeted_has_crossed_out_our_reservation_and_so_do_we():
+    """It never asked again, and no command ever came by it."""
+    state = lim(params=LimConfig(algorithm="RESERVE"))
+    state.reservations.made |= {H1, H2}
+    reply = m.Message("test", H2, 1, m.Ack())
+    state.handle(e.Replied(H2, m.Hello(state.membership.me, False), reply), NOW_S)
+    assert state.reservations.made == {H1}
+
+
 def test_the_best_rank_that_is_heard_of_counts_where_no_list_says_otherwise():
     state = lim_state("h9", join="10.0.0.1:7901")
     ranked = [m.Hello(member(f"h{n}", 10 + n), wants_members=False) for n in (1, 2)]
