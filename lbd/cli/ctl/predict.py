@@ -115,7 +115,9 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
     }  # fmt: skip
     reply = daemons.lbm(question, ANSWER_S)
     if options.json:
-        print_json(reply | {"slots": least if least == most else [least, most]})
+        slots = least if least == most else [least, most]
+        picks = {name: one for name, one in table(reply, "picks").items() if name != "FREE"}
+        print_json(reply | {"slots": slots, "picks": picks})  # of those that decide something
         return 0
     put(*predict_lines(reply, least, most, own_page()))
     if warning := text(reply, "warning"):
