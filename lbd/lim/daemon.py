@@ -30,7 +30,7 @@ from lbd.load import sampler as kernel
 from lbd.load import site
 from lbd.load.index import exchanged
 from lbd.load.scopes import JobsScope, Root
-from lbd.model import HostId, JobId, Placement, PlacementRequest
+from lbd.model import HostId, JobId, Placement, PlacementRequest, Queues
 from lbd.policy.view import Ask, Decision, Nowhere, Probe, Reply
 
 log = logging.getLogger(__name__)
@@ -83,6 +83,7 @@ class Lim:
         `returns`: another LIM of this host is there in a moment, so that nobody need hear of it.
         """
         self._stop = stop
+        self._sample_memory()
         self.perform(self.state.start())
         self._sampling.start()
         self._ticking.start()
@@ -106,6 +107,11 @@ class Lim:
         if reading is not None:
             self.handle(self._sampled(reading, now_s), now_s)
         return self.sampler.interval_s()
+
+    def _sample_memory(self) -> None:
+        """It is known at once, so that commands that need some may be sent here at once."""
+        empty = e.Sampled(Queues(), 0.0, 0.0, memory=self.sampler.memory())
+        self.state.handle(empty, time.monotonic())
 
     def _sampled(self, reading: kernel.Reading, now_s: float) -> e.Sampled:
         load, identity = self.state.in_force.load, self.state.identity

@@ -86,7 +86,10 @@ class Sampler:
         else:
             self._queues = index.smoothed_queues(self._queues, mean, elapsed_s, smoothing_s)
             self._busy = index.smoothed(self._busy, busy, elapsed_s, smoothing_s)
-        return Reading(self._queues, busy, self._busy, self._memory.bytes.read())
+        return Reading(self._queues, busy, self._busy, self.memory())
+
+    def memory(self) -> Memory:
+        return self._memory.bytes.read()
 
     def _utilisation(self, elapsed_s: float) -> float:
         used_s = self.scope.cpu_used_s()

@@ -56,6 +56,7 @@ class Entry:
     sample: Sample | None = None
     sampled_at_s: float = NEVER
     recorded_at_s: float = NEVER  # when that sample came; its slots are those of that moment
+    drained: bool = False  # as that sample says, or as the host has confirmed since
     freed_slots: int = 0  # by ends of our own jobs there that no sample shows yet
     heard_at_s: float = NEVER  # any message of its own
     left: bool = False
@@ -203,6 +204,7 @@ class Table:
         entry.sample = sample
         entry.sampled_at_s = sampled_at_s
         entry.recorded_at_s = now_s
+        entry.drained = sample.drained
         entry.freed_slots = 0
         if old is None or has_free_core(sample.vector):
             entry.free_at_s = sampled_at_s
@@ -255,10 +257,11 @@ class Table:
         return aged(mine.sample, max(0.0, now_s - mine.sampled_at_s))
 
     def drained_there(self, name: HostId, drained: bool) -> None:
-        entry = self.entries.get(name)
-        if entry is not None and entry.sample is not None:
-            entry.sample = replace(entry.sample, drained=drained)
-            self.update(entry.member)
+        """The host's next sample says so too. The one we have stays as it is: were it published
+        with another content under its number, those who have it would keep the old one."""
+        if (entry := self.entries.get(name)) is not None:
+            entry.drained = drained
+            self._changed[name] = None
 
     def avoid(self, name: HostId, reason: str, now_s: float) -> None:
         """A command failed there: no picks for `avoid_s`."""
@@ -328,13 +331,12 @@ class Table:
                 return DOWN, f"no sample for {self.params.down_after_s:g} s"
             if now_s >= entry.sampled_at_s + self.params.stale_after_s:
                 return HostState.LATE, ""
-        drained = self.is_drained(entry) if self.drains else entry.sample.drained
-        return (HostState.DRAINED if drained else UP), ""
+        return (HostState.DRAINED if self.is_drained(entry) else UP), ""
 
     def is_drained(self, entry: Entry) -> bool:
         """Returns whether the host was drained, by itself or by others while it was away."""
-        drained = entry.sample is not None and entry.sample.drained
-        return self.drains.get(entry.member.name, drained) if self.drains else drained
+        drains = self.drains
+        return drains.get(entry.member.name, entry.drained) if drains else entry.drained
 
     def is_gone(self, name: HostId, now_s: float) -> bool:
         """Down, and not only because we are too new here to have heard of it. As `_state_of` has

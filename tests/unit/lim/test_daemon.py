@@ -40,6 +40,13 @@ async def test_status_is_the_contracts_object(two):
     assert {"index", "utilisation", "cores", "speed", "age_s", "tier", "jobs"} <= set(host)
 
 
+async def test_memory_is_known_from_the_beginning(two):
+    for lim in two:
+        status = await lim.ask({"op": "status"})
+        (here,) = (host for host in status["hosts"] if host["name"] == lim.lim.state.me)
+        assert 0 < here["memory"]["available"] <= here["memory"]["total"]
+
+
 async def test_a_command_goes_to_the_other_host_and_is_charged(two):
     one, other = two
     await other.ask(LBM)

@@ -126,6 +126,19 @@ def test_a_delta_that_arrives_twice_or_late_changes_nothing(wire):
     assert wire.load(H3) == 0.0
 
 
+def test_a_drain_that_the_centre_knows_before_its_report_reaches_the_others(wire):
+    """It asked the host itself, and goes on with its periods before the host's report comes."""
+    drained = sample("h3", 2, vector(0.0))
+    for now in (True, False):
+        wire.centre.drained_there(H3, now)
+        assert wire.centre.is_drained(wire.centre.entries[H3]) is now
+        wire.exchange()
+        drained = replace(drained, number=drained.number + 1, drained=now)
+        wire.centre.record(drained, wire.now_s)
+        wire.exchange()
+        assert wire.table.is_drained(wire.table.entries[H3]) is now
+
+
 def test_a_host_that_changes_more_than_its_load_is_introduced_again(wire):
     wire.hears(H3, 0.0, cores=8.0)
     sent = [delta for _ in range(6) for delta in wire.exchange()]  # with the next keep-alive
