@@ -71,10 +71,14 @@ def follow(lab, directory, recipe, **environment):
     """Runs a line of the page from h1. The commands that it had run on other hosts."""
     assert recipe in PAGE.read_text(), f"{PAGE.name} has no {recipe!r}"
     before = {job["id"] for job in jobs(lab)}
-    result = lab.run(
-        "h1", "sh", "-c", recipe, cwd=directory, timeout=120,
-        env={"HOME": str(directory), **environment},
-    )  # fmt: skip
+    try:
+        result = lab.run(
+            "h1", "sh", "-c", recipe, cwd=directory, timeout=120,
+            env={"HOME": str(directory), **environment},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as hang:
+        left = lab.run("h1", "lbctl", "jobs", "--all").stdout
+        pytest.fail(f"{recipe}: no end in 120 s:\n{hang.output}\n{left}\n{lab.logs()}")
     assert result.returncode == 0, result.stdout + result.stderr
     new = [job for job in jobs(lab) if job["id"] not in before]
     return [os.path.basename(job["command"][0]) for job in new if job["host"] != "h1"]
