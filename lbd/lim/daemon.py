@@ -110,7 +110,7 @@ class Lim:
 
     def _sample_memory(self) -> None:
         """It is known at once, so that commands that need some may be sent here at once."""
-        empty = e.Sampled(Queues(), 0.0, 0.0, memory=self.sampler.memory())
+        empty = e.Sampled(Queues(), 0.0, 0.0, memory=self.sampler.memory.bytes.read())
         self.state.handle(empty, time.monotonic())
 
     def _sampled(self, reading: kernel.Reading, now_s: float) -> e.Sampled:

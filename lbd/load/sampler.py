@@ -47,7 +47,7 @@ class Sampler:
         self._seen = [0, 0, 0]  # readings, running, blocked: sums over this window
         self._queues: Queues | None = None
         self._busy = 0.0
-        self._memory = MemoryQueue(scope.scans)
+        self.memory = MemoryQueue(scope.scans)
         self._used_s = scope.cpu_used_s()
         self._rng = random.Random()
         self._machine = MachineCpu()
@@ -78,7 +78,7 @@ class Sampler:
         readings, running, blocked = self._seen
         self._seen = [0, 0, 0]
         self._window_began_s = now_s
-        mean = Queues(running / readings, blocked / readings, self._memory.read(elapsed_s))
+        mean = Queues(running / readings, blocked / readings, self.memory.read(elapsed_s))
         busy = self._utilisation(elapsed_s)
         smoothing_s = index.smoothing_s(self.config)
         if self._queues is None:
@@ -86,10 +86,7 @@ class Sampler:
         else:
             self._queues = index.smoothed_queues(self._queues, mean, elapsed_s, smoothing_s)
             self._busy = index.smoothed(self._busy, busy, elapsed_s, smoothing_s)
-        return Reading(self._queues, busy, self._busy, self.memory())
-
-    def memory(self) -> Memory:
-        return self._memory.bytes.read()
+        return Reading(self._queues, busy, self._busy, self.memory.bytes.read())
 
     def _utilisation(self, elapsed_s: float) -> float:
         used_s = self.scope.cpu_used_s()
