@@ -12,6 +12,7 @@ from lbd.policy.needs import is_size
 from lbd.text.array_phrases import FailedTask, failed_in
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
+from lbd.theory.speedup_fit import MOST_PARALLELISM, MOST_SIGMA
 
 INDEXES_WIDTH = 200
 
@@ -93,17 +94,22 @@ def speedup_phrase(known: Json) -> str:
     if source == "linear":
         why = "its runs on different numbers of slots are too few, or too unlike"
         return f"assumed to be linear, {work} ({why})"
-    spans = [span_text(known.get(key)) for key in ("parallelism_90", "sigma_90")]
+    spans = [
+        span_text(known.get("parallelism_90"), MOST_PARALLELISM),
+        span_text(known.get("sigma_90"), MOST_SIGMA),
+    ]
     return (
         f"{shape}, {work} (learnt from {text(known, 'runs')} runs; 90 %: A {spans[0]}, "
         f"sigma {spans[1]}; run times off by {number(known, 'noise'):.0%})"
     )
 
 
-def span_text(given: object) -> str:
+def span_text(given: object, most: float) -> str:
+    """`most`: the end of the search; an interval that reaches it has no upper end."""
     match given:
         case [int() | float() as low, int() | float() as high]:
-            return f"{low:.3g} to {high:.3g}"
+            has_end = high < most * (1 - 1e-6)
+            return f"{low:.2g} to {high:.2g}" if has_end else f"{low:.2g} or more"
     return "–"
 
 

@@ -1,17 +1,23 @@
 """Fits of A and σ to the runs that have ended, made in a thread: each takes some 30 to 120 ms."""
 
 import asyncio
+import time
 
 from lbd.dispatch.core.malleable.decision import Speedups
 from lbd.theory.speedup_fit import fit
 
-FIT_EVERY_S = 2.0  # one at a time: the thread and the event loop share the interpreter
+LOOK_S = 0.5
+FIT_SHARE = 0.1  # of the time at most: the thread and the event loop share the interpreter
 
 
-async def fit_speedups(speedups: Speedups, every_s: float = FIT_EVERY_S) -> None:
+async def fit_speedups(speedups: Speedups, look_s: float = LOOK_S) -> None:
     """Runs until cancelled."""
+    pause_s = look_s
     while True:
-        await asyncio.sleep(every_s)
+        await asyncio.sleep(pause_s)
+        pause_s = look_s
         if (wanted := speedups.to_fit()) is not None:
             command, runs = wanted
+            began_s = time.monotonic()
             speedups.fitted(command, await asyncio.to_thread(fit, runs))
+            pause_s = (time.monotonic() - began_s) / FIT_SHARE

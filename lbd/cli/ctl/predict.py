@@ -8,7 +8,6 @@ from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration, not_negative, number
 from lbd.console.daemons import Daemons
 from lbd.console.figures import decimal, share
-from lbd.console.figures import duration as shown_duration
 from lbd.console.job_details import COMPARABLE, begin_phrase, forecast, guess_mark, interval_text
 from lbd.console.jobs import ANSWER_S
 from lbd.console.output import Page, own_page, print_json, put, wrapped
@@ -157,7 +156,7 @@ def row_of(one: Json, reply: Json) -> tuple[str, ...]:
         text(one, "slots"),
         guess_mark(reply, begins_s) + forecast(begins_s),
         interval_text(one.get("begins_in_s_90")),
-        shown_duration(number_in(one, "runs_s")),
+        forecast(number_in(one, "runs_s")),
         forecast(number_in(one, "ends_in_s")),
         " ".join(chosen),
     )

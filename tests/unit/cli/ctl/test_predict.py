@@ -7,7 +7,7 @@ import pytest
 from lbd.cli import lbctl
 from lbd.cli.ctl.predict import add_options, calibration, needs_of, predict_lines
 from lbd.cli.program import Parser
-from lbd.console.job_details import begin_phrase, forecast
+from lbd.console.job_details import begin_phrase, forecast, speedup_phrase
 from lbd.console.output import Page, Paint
 
 
@@ -110,3 +110,12 @@ def test_how_it_is_predicted_is_a_sentence(how, lines):
     first, *rest = predict_lines(reply, 1, 2, PAGE)
     assert first == "a job of 1-2 slots, submitted now; one host has 4 free"
     assert rest[: rest.index("")] == lines
+
+
+def test_an_interval_up_to_the_end_of_the_search_has_no_upper_end():
+    known = {
+        "source": "learnt", "parallelism": 3.94, "sigma": 0.78, "work_s": 4.5, "runs": 13,
+        "noise": 0.07, "parallelism_90": [3.146, 14.8], "sigma_90": [0.182, 16.0],
+    }  # fmt: skip
+    said = "A 3.94, sigma 0.78, work 4.5s (learnt from 13 runs; 90 %: A 3.1 to 15, "
+    assert speedup_phrase(known) == f"{said}sigma 0.18 or more; run times off by 7%)"
