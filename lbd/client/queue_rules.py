@@ -86,7 +86,7 @@ def check_gang(values: dict[str, str]) -> None:
 
 def check_slots(values: dict[str, str]) -> None:
     """Raises Trouble."""
-    how = "how many, or LEAST-MOST, like 4 or 2-8"
+    how = "how many, or MIN-MAX, like 4 or 2-8"
     text = values["slots"]
     least, most = read_range("--slots", text, how, one_will_do=True)
     if least < 1:
@@ -105,7 +105,7 @@ def check_speedup(values: dict[str, str]) -> None:
         option = "--speedup" if "speedup" in values else "--work"
         if option == "--work" and ("target" in values or "deadline" in values):
             return check_work(values)
-        raise Trouble(f"{option} needs -n LEAST-MOST, like -n 1-8")
+        raise Trouble(f"{option} needs -n MIN-MAX, like -n 1-8")
     if "speedup" in values:
         text = values["speedup"]
         parallelism, _, sigma = text.partition(",")

@@ -62,7 +62,7 @@ class DispatchConfig(Section):
     backfill: str = one_of(BACKFILLS)
     # of learnt: the probability that a job takes longer than is taken for granted
     backfill_risk: float = within(0.1, 0.001, 0.5)
-    # a job of `-n LEAST-MOST` at the head of the line: as many slots as are free; as many as it can
+    # a job of `-n MIN-MAX` at the head of the line: as many slots as are free; as many as it can
     # use of these; or it waits for more if it then ends sooner, by prediction (pred), by corrected
     # prediction (bias) or for a fifth of what it saves (heur)
     malleable: str = one_of(STRATEGIES)

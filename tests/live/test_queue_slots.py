@@ -1,4 +1,4 @@
-"""`lbrun -q -n`: queued jobs of several slots, or of `LEAST-MOST` of them, which may wait for more
+"""`lbrun -q -n`: queued jobs of several slots, or of `MIN-MAX` of them, which may wait for more
 (`dispatch.malleable`); and arrays that are to end at a time, which get as many as that takes."""
 
 import re
