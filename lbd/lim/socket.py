@@ -266,6 +266,8 @@ class Operations:
         texts = {str(name): shared_text(str(name), value) for name, value in values.items()
                  if value is not None}  # fmt: skip
         self._admins.check(caller)
+        if not values:
+            return {}  # the question was whether the caller may
         for name in queue_hosts(texts) or ():
             r.known_host(name, self._state.table.entries)
         names = frozenset(str(name) for name, value in values.items() if value is None)
