@@ -15,6 +15,7 @@ from lbd.console.jobs import (
     Filters,
     fetch,
     short_state,
+    shown_command,
     shown_id,
     shown_state,
     shown_wait,
@@ -108,7 +109,7 @@ def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
 
 
 def field_text(job: Json, key: str) -> str:
-    return shlex.join(texts(job, key)) if key == "command" else text(job, key)
+    return shlex.join(shown_command(job)) if key == "command" else text(job, key)
 
 
 def withheld_lines(reply: Json) -> list[str]:
@@ -161,7 +162,7 @@ def job_row(job: Json, clock: Clock) -> Row:
         duration(end - started),
         duration(number(job, "cpu_s")),
         text(job, "exit_status"),
-        one_line(shlex.join(texts(job, "command")), COMMAND_WIDTH),
+        one_line(shlex.join(shown_command(job)), COMMAND_WIDTH),
     )
 
 
