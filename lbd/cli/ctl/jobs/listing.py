@@ -101,9 +101,10 @@ def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
     page, fields = own_page(), options.fields
     if fields:
         rows: list[Row] = [[field_text(job, key) for key in fields] for job in found]
-        put(*lay_out([key.upper() for key in fields], rows, page.paint))
+        lines = lay_out([key.upper() for key in fields], rows, page.paint)
     else:
-        put(*job_lines(found, Clock(time.time(), options.utc), page))
+        lines = job_lines(found, Clock(time.time(), options.utc), page)
+    put(*(lines[1:] if options.no_header else lines))
     if left_out:
         put(page.paint(f"… {left_out} more", DIM))
 
@@ -171,6 +172,7 @@ EXAMPLES = (
     "lbctl jobs --state failed --since 1d      what failed of the last day's",
     "lbctl jobs --sort=-cpu_s --limit 10       the ten that have used most CPU time",
     "lbctl jobs --format id,state,command      these columns alone",
+    "lbctl jobs --format id --no-header        ids alone, for a script",
 )
 
 VERBS = {"jobs": Verb(reading(jobs), add_options, EXAMPLES)}
