@@ -178,11 +178,15 @@ def may_not_stay(options: Options) -> bool:
 def without_daemon(options: Options, around: Surroundings, what: str) -> int:
     """No LBM answers: run here with one warning, unless the user's word forbids it."""
     if options.needs:
-        raise Trouble(f"{what}, so nobody knows what there is of what it needs")
+        from lbd.client.start_wait import remedy
+
+        raise Trouble(f"{what}, so nobody knows what there is of what it needs{remedy(what)}")
     if "local" in options.plain:
         return run_here(options, around, "", "asked to stay with --local")
     if may_not_stay(options):
-        raise Trouble(f"{what}; start one with: lbd up" if what.startswith("no lbm") else what)
+        from lbd.client.start_wait import remedy
+
+        raise Trouble(f"{what}{remedy(what)}")
     from lbd.client.local.fallback import FallbackSlots, take_turn
 
     home = FallbackSlots.from_config(options.values.get("config"))

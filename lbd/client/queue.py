@@ -51,11 +51,11 @@ def run_queued(options: Options, around: Surroundings) -> int:
     runtime_dirs = find_runtime_dirs(options.values.get("config"))
     sock = connect(runtime_dirs)
     if sock is None:
-        from lbd.client.start_wait import connect_once_started
+        from lbd.client.start_wait import connect_once_started, remedy
 
         sock, what = connect_once_started(runtime_dirs)
         if sock is None:
-            raise Trouble(f"{what}, so no queue")
+            raise Trouble(f"{what}, so there is no queue{remedy(what)}")
     body = make_request(options, around, None)
     flags = {"detach": tags.FLAG_DETACH, "no_restart": tags.FLAG_NO_RESTART, "gang": tags.FLAG_GANG}
     pairs = [(tags.FLAGS, flag) for name, flag in flags.items() if name in options.plain]
@@ -138,7 +138,7 @@ class Queued:
                         continue
                     if not spoken:
                         raise Trouble("the lbm of this host does not answer (stopped?), "
-                                      "so no queue") from None  # fmt: skip
+                                      "so there is no queue") from None  # fmt: skip
                     raise Trouble("no answer from the queue; it may have the job: see "
                                   "lbctl jobs, or give an --idempotency-key") from None  # fmt: skip
                 continue

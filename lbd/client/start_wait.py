@@ -24,6 +24,11 @@ def connect_once_started(directories: list[str]) -> "tuple[socket | None, str]":
     return connect(directories), f"no lbm is running here (looked in {' or '.join(directories)})"
 
 
+def remedy(what: str) -> str:
+    """What to start, behind `what` said why no LBM answered."""
+    return "; start one with: lbd up" if what.startswith("no lbm") else ""
+
+
 def is_believed(directory: str) -> bool:
     try:
         return may_be_at(directory, posix.lstat(directory).st_uid)

@@ -6,6 +6,7 @@ from lbd.console.daemons import Daemons
 from lbd.console.figures import NONE, Clock
 from lbd.console.reply import Json, number, table, tables, text
 from lbd.errors import LbdError
+from lbd.text.closed_words import drained_words
 
 STALE = ("late", "down", "revoked")  # their numbers are old
 BUSY_LOAD, OVERLOAD = 0.7, 1.5  # tasks per core, from which a load is yellow, and red
@@ -32,13 +33,9 @@ def ask_status(daemons: Daemons) -> Json:
 
 def drain_phrase(drained: Json, clock: Clock) -> str:
     """Who drained a host, since when and why, as far as that is known."""
-    said = "drained"
-    if by := text(drained, "by"):
-        said += f" by {by}"
-    if isinstance(drained.get("since"), int | float):
-        said += f" since {clock.time_of_day(number(drained, 'since'))}"
-    reason = text(drained, "reason")
-    return f"{said}: {reason}" if reason else said
+    is_known = isinstance(drained.get("since"), int | float)
+    since = clock.time_of_day(number(drained, "since")) if is_known else ""
+    return drained_words(text(drained, "by"), since, text(drained, "reason"))
 
 
 def cores_text(cores: float) -> str:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from lbd.console.daemons import Daemons
-from lbd.console.reply import Json, number, table, text
+from lbd.console.reply import Json, number, table, text, texts
 from lbd.model import ENDED_NAMES, JobState
-from lbd.text.job_phrases import NOT_HEARD_OF
+from lbd.text.job_phrases import LAUNCHER, NOT_HEARD_OF
 from lbd.text.one_line import one_line
 
 STANDING = frozenset(("pending", "suspended"))  # what such a job waits for is shown
@@ -27,6 +27,14 @@ def shown_wait(job: Json) -> str:
     """What it waits for; of one that runs, that its host is not heard of. "" if nothing."""
     reason = text(job, "reason")
     return reason if states_of(job) & STANDING or NOT_HEARD_OF in reason else ""
+
+
+def shown_command(job: Json) -> list[str]:
+    """Of one of sbatch its script and that one's arguments."""
+    words = texts(job, "command")
+    if words[: len(LAUNCHER)] == list(LAUNCHER):
+        return words[len(LAUNCHER) :]
+    return words
 
 
 def shown_id(job: Json) -> str:

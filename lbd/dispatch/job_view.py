@@ -11,7 +11,7 @@ from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.prospects import CALIBRATED, inside, within
 from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.targets.plan import SURE
-from lbd.dispatch.core.why_waiting import waiting_reason
+from lbd.dispatch.core.why_waiting import silent_arrays, waiting_reason
 from lbd.dispatch.predictions import Predictions, speedup_info
 from lbd.model import ENDED_NAMES, JobId
 from lbd.net.gen import dispatch_pb2 as pb
@@ -75,9 +75,13 @@ class JobViews:
         """The same of jobs and arrays, as `JobFinder.lines` gives them."""
         alone = [row for row, tally in lines if tally is None]
         jobs = iter(await self.of(alone, explained=explained))
+        has_arrays = explained and len(alone) < len(lines)
+        silent = silent_arrays(self._life, clock_s()) if has_arrays else {}
         found = []
         for row, tally in lines:
             found.append(next(jobs) if tally is None else self._of_array(row, tally, explained))
+            if tally is not None and (why := silent.get(row.first)):
+                found[-1].reason = "; ".join(filter(None, (why, found[-1].reason)))
             if len(row.indexes) > LONG_INDEXES:  # reading them may take a while
                 await asyncio.sleep(0)
         return found

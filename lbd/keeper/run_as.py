@@ -44,6 +44,7 @@ class Admit:
 class Refuse:
     reason: str
     try_another: bool = True
+    is_drained: bool = False
 
 
 def wanted_account(users: UsersConfig, asker: Asker) -> str | int:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from lbd.errors import LbdError
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.owner.watch import time_of_day
 from lbd.model import Closed, Facts, HostId
 from lbd.process.wake_ups import until_next_s
+from lbd.text.closed_words import WORDS, drained_words
 from lbd.text.needs_words import facts_fields, read_facts_fields
 
 if TYPE_CHECKING:
@@ -41,6 +43,16 @@ def facts_in(answer: Mapping[str, object]) -> dict[HostId, Facts]:
         with contextlib.suppress(ValueError):
             found[HostId(str(name))] = read_facts_fields(said)
     return found
+
+
+def drain_in(answer: Mapping[str, object]) -> str:
+    """By whom this host was drained, since when and why, in words."""
+    note = answer.get("drain")
+    if not isinstance(note, dict):  # none, or a LIM of an older release
+        return WORDS[Closed.DRAINED]
+    since = note.get("since")
+    shown = time_of_day(since) if isinstance(since, float) else ""
+    return drained_words(str(note.get("by")), shown, str(note.get("reason")))
 
 
 class LimReport:
@@ -98,6 +110,7 @@ class LimReport:
         except LbdError as problem:
             return log.debug("the LIM did not take the report: %s", problem)
         host.rules.load_is(answer.get("index"))
+        host.why_drained = drain_in(answer)
         if self._home.queue is not None:
             hosts = answer.get("queue")  # none from a LIM of an older release
             self._home.queue.follow(list(map(str, hosts)) if isinstance(hosts, list) else None)

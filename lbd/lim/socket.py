@@ -160,6 +160,7 @@ class Operations:
             ),
             "queue": queue_hosts(self._state.settings.saved),
             "drained": self._state.drained,
+            "drain": r.drain_note(self._state, self._state.me) if self._state.drained else None,
             "job_threshold_s": self._state.in_force.lim.job_threshold_s,
             "index": sample.vector.index if sample is not None else 0.0,
         }
@@ -265,6 +266,8 @@ class Operations:
         texts = {str(name): shared_text(str(name), value) for name, value in values.items()
                  if value is not None}  # fmt: skip
         self._admins.check(caller)
+        if not values:
+            return {}  # the question was whether the caller may
         for name in queue_hosts(texts) or ():
             r.known_host(name, self._state.table.entries)
         names = frozenset(str(name) for name, value in values.items() if value is None)

@@ -28,6 +28,10 @@ CANDIDATES = 16  # that an answer shows, best first
 by_load = attrgetter("load")
 
 
+def by_room_and_load(host: HostView) -> tuple[bool, float]:
+    return not host.is_full, host.load
+
+
 def is_light_here(view: View) -> bool:
     return view.me.load_now <= view.params.local_threshold
 
@@ -58,7 +62,7 @@ def settled_early(
 def lacks_here(request: PlacementRequest, view: View) -> Decision:
     """There is no host but this one, which lacks what the command needs."""
     if view.me.is_taken and request.may_wait:
-        return Placement(Verdict.WAIT, view.me.name, "needs-taken", ranked(request, view))
+        return waiting(request, view, [view.me], "needs-taken")
     return Nowhere(f"no host for it: {NO_HOST_HAS}", ranked(request, view))
 
 
@@ -102,9 +106,10 @@ def choose(
         best = lowest(map(forgiven, others(request, me, hosts)), rng, request, me)
     if best is not None and best.load < me.load - view.params.min_gain:
         return there(view, best, "lowest", request)
-    overloaded = me.load_now > view.params.hold_above
-    if overloaded and request.may_wait and some_are_full(others(request, me, hosts)):
-        return Placement(Verdict.WAIT, me.name, "no-free-slot", ranked(request, view))
+    if me.load_now > view.params.hold_above and request.may_wait:
+        full = [host for host in others(request, me, hosts) if host.is_full]
+        if full:
+            return waiting(request, view, full, "no-free-slot")
     return here(view, "no-willing-host" if best is None else "no-gain", request)
 
 
@@ -117,9 +122,10 @@ def choose_leaving(
 ) -> Decision:
     if best is not None:
         return there(view, best, "lowest", request)
-    if request.may_wait and some_are_full((*hosts, view.me)):
+    full = [host for host in (*hosts, view.me) if host.is_full]
+    if request.may_wait and full:
         reason = "no-free-slot" if some_lack_slots(hosts) else "needs-taken"
-        return Placement(Verdict.WAIT, view.me.name, reason, ranked(request, view))
+        return waiting(request, view, full, reason)
     if must_leave(request, view):
         best = lowest(map(forgiven, hosts), rng, request, view.me)
         if best is not None:
@@ -135,10 +141,6 @@ def forgiven(host: HostView) -> HostView:
     """The same as if nothing were known of the memory that the command takes: what was learnt may
     be wrong, so that alone refuses it nothing."""
     return replace(host, why="") if host.is_short else host
-
-
-def some_are_full(hosts: Iterable[HostView]) -> bool:
-    return any(host.is_full for host in hosts)
 
 
 def some_lack_slots(hosts: Iterable[HostView]) -> bool:
@@ -201,14 +203,23 @@ def there(view: View, host: HostView, reason: str, request: PlacementRequest) ->
     return Placement(Verdict.THERE, host.name, reason, shown)
 
 
+def waiting(
+    request: PlacementRequest, view: View, full: Iterable[HostView], reason: str
+) -> Placement:
+    """It waits here for one of these hosts to have room, the one named before the others."""
+    best = min(full, key=by_load)
+    return Placement(Verdict.WAIT, best.name, reason, ranked(request, view))
+
+
 def ranked(request: PlacementRequest, view: View, limit: int = CANDIDATES) -> tuple[Candidate, ...]:
-    """The hosts best first: those that may be picked, by load, then the others."""
+    """The hosts best first: those that may be picked, by load, then those that could take it once
+    others have ended, then the rest."""
     hosts = view.hosts.values()
     willing = [host for host in hosts if not host.why and host.name not in request.excluded]
     best = nsmallest(limit, willing, key=by_load)
     if len(best) < limit and len(willing) < len(hosts):
         rest = [host for host in hosts if host.why or host.name in request.excluded]
-        best += nsmallest(limit - len(best), rest, key=by_load)
+        best += nsmallest(limit - len(best), rest, key=by_room_and_load)
     return tuple(candidate(host, view, request.excluded) for host in best)
 
 

@@ -9,6 +9,7 @@ from lbd.client.complaints import Trouble
 from lbd.client.lbm_socket import connect, find_runtime_dirs
 from lbd.local.frames import JSON, Splitter, pack
 from lbd.slurm.options import SlurmError
+from lbd.text.job_phrases import LAUNCHER
 from lbd.text.one_line import printable
 
 ANSWER_S = 30.0
@@ -28,7 +29,6 @@ STATES = {
 SHORT = dict(STATES.values()) | {"TIMEOUT": "TO", "OUT_OF_MEMORY": "OOM"}
 OPEN = {"PENDING", "RUNNING", "SUSPENDED"}
 TIMED_OUT = 124
-LAUNCHER = ("/bin/sh", "-c", 'eval "$SBATCH_LAUNCH"')  # then the script's name, and its arguments
 SHOWN_S = 300  # for so long squeue shows a job that has ended, as Slurm's MinJobAge has it
 
 

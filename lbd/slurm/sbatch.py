@@ -11,8 +11,9 @@ import sys
 from collections.abc import Iterator
 
 from lbd.slurm.options import PARTITION, Given, Grammar, SlurmError, let_be, listed, read, words_of
-from lbd.slurm.queue import LAUNCHER, jobs, submit, wait
+from lbd.slurm.queue import jobs, submit, wait
 from lbd.slurm.times import begin_text, limit_s, memory_text
+from lbd.text.job_phrases import LAUNCHER
 from lbd.text.needs import is_name
 
 GRAMMAR = Grammar(

@@ -41,5 +41,13 @@ def counted_reasons(reasons: Iterable[Closed | None]) -> str:
     return ", ".join(parts)
 
 
+def drained_words(by: str, since: str, reason: str) -> str:
+    """`drained by ann since 17:30: disk sdb`. What is not known is ""."""
+    said = (
+        WORDS[Closed.DRAINED] + (f" by {by}" if by else "") + (f" since {since}" if since else "")
+    )
+    return f"{said}: {reason}" if reason else said
+
+
 def _hosts(count: int) -> str:
     return "1 host" if count == 1 else f"{count} hosts"

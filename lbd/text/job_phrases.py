@@ -1,6 +1,8 @@
 """Jobs of the queue by their ids, as the subject of a sentence. `lbrun` reads this, too."""
 
 NOT_HEARD_OF = "not heard of for"  # of a running job's host, in the job's reason
+# What sbatch has run; then the script's name, and its arguments.
+LAUNCHER = ("/bin/sh", "-c", 'eval "$SBATCH_LAUNCH"')
 
 
 def jobs_do(ids: str, does: str = "", do: str = "") -> str:

@@ -93,7 +93,7 @@ def test_a_gang_waits_as_a_whole_says_why_and_is_killed_as_a_whole(lab):
     (blocker,) = submit(lab, "-n", "2", "sleep", "1000")
     until_running(lab, blocker)
     gang = submit(lab, "--array", "1-6", "--gang", "true")
-    said = "needs 6 slots together and holds 4; draining h1, h2, h3 since "
+    said = "needs 6 slots together and holds 4; other jobs wait for it on h1, h2, h3 from "
     lab.wait_until(lambda: told(lab, gang[3])["reason"].startswith(said), "it drains")
     (waits,) = submit(lab, "true")
     (passes,) = submit(lab, "--timeout", "5s", "true")

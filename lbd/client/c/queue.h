@@ -51,7 +51,7 @@ static _Noreturn void wait_in_queue(bool taken) {
         int tag = next_frame();
         switch (tag) {
         case SILENCE:
-            if (!spoken) _exit(say("the lbm of this host does not answer (stopped?), so no queue"));
+            if (!spoken) _exit(say("the lbm of this host does not answer (stopped?), so there is no queue"));
             _exit(say("no answer from the queue; it may have the job: see lbctl jobs, "
                       "or give an --idempotency-key"));
         case GONE:

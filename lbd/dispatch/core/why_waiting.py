@@ -1,6 +1,6 @@
 """Why a pending job waits, in words for its user. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.lifecycle import Lifecycle
@@ -15,6 +15,7 @@ from lbd.text.job_phrases import NOT_HEARD_OF
 from lbd.text.units import duration_text
 
 SILENT_SHARE = 0.5  # of a lease: two heartbeats of its host
+REASONS_SHOWN = 4
 TimeOf = Callable[[float], str]  # the time of day of a moment of the dispatcher's clock
 
 
@@ -52,6 +53,16 @@ def _silent(life: Lifecycle, live: Live, lease: Lease, now_s: float) -> str:
         f"{lease.host} {NOT_HEARD_OF} {duration_text(max(1, round(silent_s)))}; "
         f"{then} in {duration_text(max(1, round(left_s)))} if that lasts"
     )
+
+
+def silent_arrays(life: Lifecycle, now_s: float) -> dict[int, str]:
+    """Of each array with a task on a host that is not heard of, what is said of the first."""
+    found: dict[int, str] = {}
+    for live in life.leased.values():
+        array, lease = live.job.array, live.lease
+        if array and array not in found and lease and (why := _silent(life, live, lease, now_s)):
+            found[array] = why
+    return found
 
 
 def _dependence(life: Lifecycle, job: JobId, time_of: TimeOf) -> str:
@@ -110,10 +121,10 @@ def _gang_obstacle(life: Lifecycle, live: Live, time_of: TimeOf) -> str:
         if name in queues.hosts
     )
     since, until = time_of(drain.since_s), time_of(drain.until_s)
-    drained = f"draining {_some(names)} since {since}, until {until}"
+    kept = f"other jobs wait for it on {_some(names)} from {since} until {until}"
     if plan.ends_s < drain.until_s:
-        drained += f"; there is room by {time_of(plan.ends_s)} at the latest"
-    return f"{together}{has} {held}; {drained}"
+        kept += f"; there is room by {time_of(plan.ends_s)} at the latest"
+    return f"{together}{has} {held}; {kept}"
 
 
 def _together(job: QueuedJob) -> tuple[str, str, QueuedJob]:
@@ -230,24 +241,32 @@ def _lacking(job: QueuedJob, servers_by_host: list[Server]) -> str:
 
 
 def _lacks(job: QueuedJob, servers_by_host: list[Server]) -> str:
-    lacks = [
-        f"{one.host.name}: {lack.why}"
+    return _by_reason(
+        (one.host.name, lack.why)
         for one in servers_by_host
         if one.host is not None and (lack := one.lacks(job)) is not None
-    ]
-    more = f" and {len(lacks) - 4} more" if len(lacks) > 4 else ""
-    return ", ".join(sorted(lacks)[:4]) + more
+    )
 
 
 def _closed(servers_by_host: list[Server]) -> str:
     """Names the first few hosts that have slots but none for the queue."""
-    hosts = sorted(
+    reasons = _by_reason(
         (server.host.name, server.host.closed)
         for server in servers_by_host
-        if server.host is not None
+        if server.host is not None and server.host.closed
     )
-    reasons = [f"{name}: {why}" for name, why in hosts if why]
-    return f" ({'; '.join(reasons[:4])})" if reasons else ""
+    return f" ({reasons})" if reasons else ""
+
+
+def _by_reason(found: Iterable[tuple[str, str]]) -> str:
+    """`h1, h2: no gpu; h3: its gpu is taken`: a host and its reason each."""
+    hosts: dict[str, list[str]] = {}
+    for name, why in sorted(found):
+        hosts.setdefault(why, []).append(name)
+    reasons = list(hosts)
+    more = sum(len(hosts[why]) for why in reasons[REASONS_SHOWN:])
+    shown = "; ".join(f"{_some(hosts[why])}: {why}" for why in reasons[:REASONS_SHOWN])
+    return shown + (f" and {more} more" if more else "")
 
 
 def _names(servers_by_host: list[Server]) -> str:

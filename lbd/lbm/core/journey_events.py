@@ -15,6 +15,7 @@ from lbd.lbm.core.resources import NOTHING, Grant
 from lbd.model import HostId, JobState, Verdict, quick_value
 
 NOT_SHARED = ("chdir", "directory")  # phases: the directory is not there, or is another one
+TAKE_ALONG = "--send and --fetch take files along"
 LACKING = (*NOT_SHARED, "exec")  # and of a host that simply does not have what is needed
 
 Slots = Mapping[HostId, tuple[int, int]]  # of each host that is up: all, and those free
@@ -145,8 +146,7 @@ class Refused:
     def advice(self) -> str:
         """`reason`, and what to do about it."""
         is_missing = self.phase in NOT_SHARED and self.errno != EACCES
-        hint = "; --send and --fetch take files along" if is_missing else ""
-        return self.reason + hint
+        return f"{self.reason}; {TAKE_ALONG}" if is_missing else self.reason
 
 
 @quick_value

@@ -170,7 +170,7 @@ class Search:
         if self.eviction.host:
             return reason
         if self.refusals and self.demands.mode != "auto":
-            return self.refusals[-1].reason
+            return self.refusals[-1].advice
         return "; ".join(filter(None, (reason, self.left_out)))
 
     def refused(self, host: HostId, answer: Refused) -> None:
@@ -196,7 +196,7 @@ class Search:
         """By the user's word, after others have refused it; "" if it may."""
         failures = self._failures
         if failures and (self._is_strict or not self.demands.may_fall_back):
-            return failures[-1].reason
+            return failures[-1].advice
         if self.fault and self.bounds.own in self.demands.excluded:
             return f"{self.fault}, and --exclude forbids to run here"
         return ""

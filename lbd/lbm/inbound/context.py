@@ -15,9 +15,10 @@ from lbd.lbm.owner.rules import InForce
 from lbd.lbm.staging.workdirs import Workdirs
 from lbd.local.budget import Budget
 from lbd.local.rate_limit import Rates
-from lbd.model import JobId
+from lbd.model import Closed, JobId
+from lbd.text.closed_words import WORDS
 
-DRAINED = "drained"  # also the phase in which an attempt is refused for that
+DRAINED = "drained"  # the phase in which an attempt is refused for that
 # An account, for who asks: a user or another host
 UserLookup = Callable[[str | int, Hashable], Awaitable[LocalUser | None]]
 
@@ -39,6 +40,7 @@ class InboundContext:
     threads: UserThreads
     # a file that is there as long as the owner wants no new jobs; the LIM's doing
     drained_mark: str
+    why_drained: str = WORDS[Closed.DRAINED]  # by whom, since when and why, once the LIM has said
     submitted: Submitted = field(default_factory=Submitted)
     executions: Executions = field(init=False)
     rates: Rates = field(init=False)  # of the commands of each host
@@ -54,7 +56,7 @@ class InboundContext:
     async def admit(self, user: str, uid: int, origin: str) -> Admit | Refuse:
         """May who is `user` there run commands here, and as whom?"""
         if os.path.exists(self.drained_mark):
-            return Refuse(DRAINED)
+            return Refuse(self.why_drained, is_drained=True)
         users, asker = self.config.users, Asker(user, uid)
         local = await self.look_up_user(wanted_account(users, asker), origin)
         if local is None and users.unknown:

@@ -15,7 +15,7 @@ from lbd.errors import Unavailable
 from lbd.launch.directory_look import file_system, kernel_id, look
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.as_user import AsUser
-from lbd.lbm.core.journey_events import NOT_SHARED
+from lbd.lbm.core.journey_events import NOT_SHARED, TAKE_ALONG
 from lbd.lbm.core.unshared_directories import Unshared
 from lbd.lbm.link.user_threads import UserThreads
 from lbd.lbm.session.request import ClientRequest
@@ -148,6 +148,7 @@ class Directory:
     async def strangers(self) -> frozenset[HostId]:
         """The hosts that have lately said that they do not have it, or not the program."""
         found: dict[str, set[HostId]] = {}
+        advice = ""
         if self._unshared:
             now_s = time.monotonic()
             with contextlib.suppress(Unavailable):
@@ -155,12 +156,12 @@ class Directory:
                     name = self._path.decode(errors="replace")
                     hosts = self._unshared.hosts(self._uid, stamp.device, self._path, now_s)
                     found[f"{name} is not the same on"] = hosts
+                    advice = TAKE_ALONG if hosts else ""
             name = self._name.decode(errors="replace")
             hosts = self._unshared.hosts(self._uid, PROGRAM, self._program, now_s)
             found[f"{name} is not found on"] = hosts
-        self.left_out = "; ".join(
-            f"{what} {', '.join(sorted(hosts))}" for what, hosts in found.items() if hosts
-        )
+        parts = [f"{what} {', '.join(sorted(hosts))}" for what, hosts in found.items() if hosts]
+        self.left_out = "; ".join(filter(None, (*parts, advice)))
         return frozenset().union(*found.values())
 
     def refused(self, phase: str, host: HostId) -> None:

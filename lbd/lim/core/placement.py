@@ -146,7 +146,7 @@ class Placer:
         """Whether it is an answer to what was asked, about a host that we have heard of."""
         match reply.verdict:
             case Verdict.WAIT:
-                return request.may_wait
+                return request.may_wait and reply.host in self.table.entries
             case Verdict.HERE:
                 return not (request.must_leave or self.table.me in request.excluded)
         stays = reply.host == self.table.me or reply.host in request.excluded

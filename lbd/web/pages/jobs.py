@@ -11,6 +11,7 @@ from lbd.console.jobs import (
     STATES,
     Filters,
     fetch,
+    shown_command,
     shown_id,
     shown_state,
     states_of,
@@ -96,7 +97,7 @@ def id_item(job: Json, shown: str) -> Item:
 
 
 def command_item(job: Json) -> Item:
-    return plain(one_line(shlex.join(texts(job, "command")), COMMAND_CHARS))
+    return plain(one_line(shlex.join(shown_command(job)), COMMAND_CHARS))
 
 
 def waiting_row(job: Json, clock: Clock) -> tuple[Item, ...]:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from lbd.client import start_wait
+from lbd.client import lbrun, start_wait
+from lbd.client.complaints import Trouble
+from lbd.client.options import read_options
 from lbd.client.start_wait import connect_once_started
 from lbd.local import starting
 from tests.unit.named_process import lbd_up_in
@@ -39,3 +41,12 @@ def test_where_nobody_starts_it_nobody_waits(tmp_path, lbd_up, monkeypatch):
     (tmp_path / "up.pid").write_text("999999999\n")
     sock, why = connect_once_started([str(tmp_path)])
     assert (sock, why) == (None, f"no lbm is running here (looked in {tmp_path})")
+
+
+@pytest.mark.parametrize("words", [["-d"], ["-q"], ["-H", "h2"], ["--need", "gpu"]])
+def test_what_cannot_run_without_an_lbm_says_how_to_start_one(words, tmp_path, monkeypatch):
+    config = tmp_path / "lbd.toml"
+    config.write_text(f'[host]\nruntime_dir = "{tmp_path}"\n')
+    monkeypatch.setenv("LBD_CONFIG", str(config))
+    with pytest.raises(Trouble, match=r"^no lbm is running here .*; start one with: lbd up$"):
+        lbrun.run(read_options([*words, "true"]))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from lbd.console.jobs import short_state, shown_state, shown_wait
+from lbd.console.jobs import short_state, shown_command, shown_state, shown_wait
+from lbd.text.job_phrases import LAUNCHER
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,9 @@ def test_what_is_waited_for_is_shown_and_of_a_running_job_that_its_host_is_silen
             ("running", "killed on h2", False), ("done", "x", False)]  # fmt: skip
     for state, reason, is_shown in rows:
         assert shown_wait({"state": state, "reason": reason}) == (reason if is_shown else "")
+
+
+def test_of_a_job_of_sbatch_its_script_is_shown():
+    words = [*LAUNCHER, "job.sh", "a b"]
+    assert shown_command({"command": words}) == ["job.sh", "a b"]
+    assert shown_command({"command": ["/bin/sh", "-c", "true"]}) == ["/bin/sh", "-c", "true"]

@@ -41,7 +41,7 @@ async def test_who_drained_a_host_when_and_why_is_known_everywhere(two):
     await one.ask({**drain, "reason": "disk\nsdb"})
     await until(lambda: "h2" in other.lim.state.settings.drain_notes)
     note = await shown_drained(one, "h2")
-    assert note == await shown_drained(other, "h2")
+    assert note == await shown_drained(other, "h2") == (await other.ask(LBM))["drain"]
     assert (note["reason"], note["by"]) == ("disk sdb", pwd.getpwuid(0).pw_name)
     assert began_s <= note["since"] <= time.time()
     again = Lim(one.lim.config, None).state  # after a restart, also of all

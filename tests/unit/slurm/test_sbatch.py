@@ -8,9 +8,10 @@ import pytest
 from lbd.slurm import sacct, scancel, squeue, srun
 from lbd.slurm.options import LET_BE, SlurmError, read
 from lbd.slurm.program import NAMES, install
-from lbd.slurm.queue import LAUNCHER, SHOWN_S, Job, reason_of, state_of
+from lbd.slurm.queue import SHOWN_S, Job, reason_of, state_of
 from lbd.slurm.sbatch import GRAMMAR, in_script, lbrun_words, shebang, signal_words
 from lbd.slurm.times import begin_text, elapsed, limit_s, memory_text, short_elapsed
+from lbd.text.job_phrases import LAUNCHER
 
 ROW = {
     "id": "12_7", "array_id": "12", "array_index": 7, "name": "fit", "user": "ann", "host": "h2",

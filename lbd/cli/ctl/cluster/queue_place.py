@@ -111,10 +111,16 @@ def share(daemons: Daemons, values: dict[str, object]) -> None:
     say_missing(daemons.lim({"op": "share", "values": values}, FORWARD_TIMEOUT_S))
 
 
+def check_right(daemons: Daemons) -> None:
+    """Raises Refusal for who may not place the queue, before any advice that is for who may."""
+    daemons.lim({"op": "share", "values": {}})
+
+
 # enable
 
 
 def enable(daemons: Daemons, options: argparse.Namespace) -> int:
+    check_right(daemons)
     names = list(dict.fromkeys(filter(None, str(options.hosts).split(","))))
     if not names:
         raise ConfigError("name the host that is to run the dispatcher")
@@ -162,6 +168,7 @@ def until(daemons: Daemons, condition: Callable[[Json], bool]) -> Json:
 
 
 def disable(daemons: Daemons, options: argparse.Namespace) -> int:
+    check_right(daemons)
     hosts, _ = daemons.queue()
     if not hosts:
         return done(options, [], f"{NONE} already")

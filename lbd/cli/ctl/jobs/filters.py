@@ -67,6 +67,8 @@ def add_view(parser: Parser, states: Sequence[str] = STATES) -> None:
                         help="by a key of the JSON; --sort=-KEY: falling")  # fmt: skip
     parser.add_argument("--format", metavar="FIELDS", type=keys_named, dest="fields",
                         help="these keys of the JSON alone, such as id,state,command")  # fmt: skip
+    parser.add_argument("--no-header", action="store_true",
+                        help="without the line of headings, for scripts")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from lbd.console.jobs import (
     Filters,
     fetch,
     short_state,
+    shown_command,
     shown_id,
     shown_state,
     shown_wait,
@@ -100,15 +101,16 @@ def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
     page, fields = own_page(), options.fields
     if fields:
         rows: list[Row] = [[field_text(job, key) for key in fields] for job in found]
-        put(*lay_out([key.upper() for key in fields], rows, page.paint))
+        lines = lay_out([key.upper() for key in fields], rows, page.paint)
     else:
-        put(*job_lines(found, Clock(time.time(), options.utc), page))
+        lines = job_lines(found, Clock(time.time(), options.utc), page)
+    put(*(lines[1:] if options.no_header else lines))
     if left_out:
         put(page.paint(f"… {left_out} more", DIM))
 
 
 def field_text(job: Json, key: str) -> str:
-    return shlex.join(texts(job, key)) if key == "command" else text(job, key)
+    return shlex.join(shown_command(job)) if key == "command" else text(job, key)
 
 
 def withheld_lines(reply: Json) -> list[str]:
@@ -161,7 +163,7 @@ def job_row(job: Json, clock: Clock) -> Row:
         duration(end - started),
         duration(number(job, "cpu_s")),
         text(job, "exit_status"),
-        one_line(shlex.join(texts(job, "command")), COMMAND_WIDTH),
+        one_line(shlex.join(shown_command(job)), COMMAND_WIDTH),
     )
 
 
@@ -170,6 +172,7 @@ EXAMPLES = (
     "lbctl jobs --state failed --since 1d      what failed of the last day's",
     "lbctl jobs --sort=-cpu_s --limit 10       the ten that have used most CPU time",
     "lbctl jobs --format id,state,command      these columns alone",
+    "lbctl jobs --format id --no-header        ids alone, for a script",
 )
 
 VERBS = {"jobs": Verb(reading(jobs), add_options, EXAMPLES)}

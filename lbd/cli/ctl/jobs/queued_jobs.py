@@ -3,6 +3,7 @@
 import argparse
 import base64
 import math
+import sys
 import time
 from functools import partial
 
@@ -22,10 +23,11 @@ from lbd.console.job_details import (
 from lbd.console.jobs import ANSWER_S
 from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, tables, text, texts
-from lbd.errors import LbdError, Unavailable
+from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
 from lbd.local.write_all import write_all
 
+FAILED = ("failed", "lost")
 PATIENCE_S = 15.0
 FOLLOW_S = 0.2
 PIECE_CHARACTERS = 64 << 10  # of less, more is there soon
@@ -53,6 +55,9 @@ def add_logs_options(parser: Parser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="until it has ended")
     parser.add_argument("--attempt", metavar="N", type=attempt_number,
                         help="of that attempt, not of the last")  # fmt: skip
+    parser.add_argument("--failed", action="store_true",
+                        help="of an array: of the tasks that failed or were lost, one after the "
+                        "other")  # fmt: skip
     parser.add_argument("--daemons", action="store_true",
                         help="not what it printed, but what the daemons of all hosts said of it, "
                         "since they were started")  # fmt: skip
@@ -92,12 +97,37 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
 
 def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     check_ids(options.ids)
-    question: Json = {"op": "queue.logs", "ids": options.ids, "attempt": options.attempt}
+    if options.failed:
+        return logs_of_failed(daemons, options)
+    return show_output(daemons, options.ids, options.attempt, follows=options.follow)
+
+
+def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:
+    """One after the other, under a line with the task's id, as `tail` shows several files."""
+    if options.follow or options.attempt is not None:
+        raise ConfigError("--failed shows the last attempt of jobs that have ended: no -f, "
+                          "no --attempt")  # fmt: skip
+    question: Json = {"op": "queue.jobs", "ids": options.ids, "tasks": True}
+    found = tables(daemons.lbm(question, ANSWER_S), "jobs")
+    failed = [one for one in found if text(one, "state") in FAILED]
+    if not failed:
+        complain("lbctl", "none of these jobs has failed")
+    for one in failed:
+        where = f" on {host}" if (host := text(one, "host")) else ""
+        how = f", exit {status}" if (status := text(one, "exit_status")) else ""
+        put(f"==> {text(one, 'id')}: {text(one, 'state')}{where}{how} <==")
+        sys.stdout.flush()
+        show_output(daemons, [text(one, "id")], None, follows=False)
+    return 0
+
+
+def show_output(daemons: Daemons, ids: list[str], attempt: int | None, *, follows: bool) -> int:
+    question: Json = {"op": "queue.logs", "ids": ids, "attempt": attempt}
     at: object = [0, 0]
     seen, warned = 0, set[str]()
     while True:
         question |= {"at": at, "seen_attempt": seen}
-        reply = patiently(daemons, question, follows=options.follow)
+        reply = patiently(daemons, question, follows=follows)
         again = int(number(reply, "attempt"))
         if seen and again and again != seen and not reply.get("continued"):
             complain("lbctl", f"attempt {seen} came to nothing; this is attempt {again}")
@@ -110,13 +140,13 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
             complain("lbctl", f"{dropped} bytes of output were dropped here")
         for descriptor, piece in enumerate(data, 1):
             write_all(descriptor, base64.b64decode(piece))
-        if data and not (options.follow and has_caught_up(reply, data)):
+        if data and not (follows and has_caught_up(reply, data)):
             continue
         if not again and not seen and not warned:
-            warned.add(why := why_not_begun(daemons, options.ids))
+            warned.add(why := why_not_begun(daemons, ids))
             if why:
                 complain("lbctl", why)
-        if not (options.follow and reply.get("more")):
+        if not (follows and reply.get("more")):
             return 0
         time.sleep(FOLLOW_S)
 

@@ -75,9 +75,9 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
 def daemon_lines(daemons: Daemons, options: argparse.Namespace) -> int:
     """What the daemons of all hosts have said of one job."""
     (name,) = options.ids
-    if options.follow or options.attempt is not None:
+    if options.follow or options.failed or options.attempt is not None:
         raise ConfigError("--daemons shows what was said of all attempts until now: no -f, "
-                          "no --attempt")  # fmt: skip
+                          "no --attempt, no --failed")  # fmt: skip
     kind = "command" if plain_commands.is_plain(name) else "queue"
     reply = daemons.lbm({"op": f"{kind}.lines", "id": name}, ANSWER_S)
     job, missing, withheld = text(reply, "job"), table(reply, "missing"), table(reply, "withheld")
@@ -282,6 +282,7 @@ VERBS = {
     "job": Verb(reading(job), add_job_options),
     "logs": Verb(reading(logs), queued_jobs.add_logs_options, (
         "lbctl logs -f 12                 what job 12 prints, until it has ended",
+        "lbctl logs --failed 12           the outputs of array 12's failed tasks",
         "lbctl logs --daemons h1-26       what the daemons of all hosts did with it, and when",
     )),
     "wait": Verb(reading(wait), queued_jobs.add_wait_options),

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from lbd.cli.ctl.jobs.filters import sort_value
-from lbd.console.jobs import states_of
-from lbd.console.reply import Json, number, table, tables, text, texts
+from lbd.console.jobs import shown_command, states_of
+from lbd.console.reply import Json, number, table, tables, text
 
 FILTER_MAX = 80  # characters
 ESCAPE, ENTER, BACKSPACE = "escape", "enter", "backspace"
@@ -132,7 +132,7 @@ JOB_ORDERS = (
     Order("AGE", of_number("submitted")),
     Order("RAN", ran, falls=True),
     Order("CPU", of_number("cpu_s"), falls=True),
-    Order("COMMAND", lambda job: " ".join(texts(job, "command")) or None),
+    Order("COMMAND", lambda job: " ".join(shown_command(job)) or None),
 )
 ORDERS = {View.HOSTS: HOST_ORDERS, View.JOBS: JOB_ORDERS, View.QUEUE: JOB_ORDERS}
 LETTERS = {"N": ("HOST", "ID"), "P": ("LOAD", "CPU"), "M": ("MEMORY",), "T": ("RAN",)}
@@ -341,4 +341,4 @@ def name_of(row: Json) -> str:
 def searched(row: Json) -> str:
     """What a filter looks at: all that a row shows as words."""
     keys = ("id", "name", "state", "user", "origin", "host", "address", "reason")
-    return " ".join([*(text(row, key) for key in keys), *texts(row, "command")])
+    return " ".join([*(text(row, key) for key in keys), *shown_command(row)])

@@ -7,6 +7,7 @@ from lbd.cli.ctl.jobs.listing import job_lines
 from lbd.cli.ctl.status import cluster_lines, host_lines, note_lines
 from lbd.cli.ctl.top.model import Mode, Model, View, name_of
 from lbd.console.figures import Clock
+from lbd.console.jobs import shown_command
 from lbd.console.output import (
     BOLD,
     DIM,
@@ -20,7 +21,7 @@ from lbd.console.output import (
     folded,
     wrapped,
 )
-from lbd.console.reply import Json, text, texts
+from lbd.console.reply import Json, text
 
 LEAST_LINES = 3  # of a list, before what stands around it goes
 KEYS = "? help  q quit  k kill  / filter  < > sort  r reverse  ↑↓ move  Tab view"
@@ -86,7 +87,7 @@ def foot_lines(model: Model, paint: Paint) -> list[str]:
         return [f"show rows with: {model.filter}_   (Enter: keep, Esc: show all)"]
     if model.mode is Mode.KILL:
         job = model.job(model.question)
-        what, user = text(job, "name") or " ".join(texts(job, "command")), text(job, "user")
+        what, user = text(job, "name") or " ".join(shown_command(job)), text(job, "user")
         asked = f"end job {model.question} of {user}? y/n   ({what})"
         return [paint(asked, YELLOW)]
     if model.message:

@@ -37,7 +37,7 @@ def cluster(daemon):
 
 
 def shared(lim):
-    return [one["values"] for one in lim.asked if one["op"] == "share"]
+    return [one["values"] for one in lim.asked if one["op"] == "share" and one["values"]]
 
 
 def placed(host):
@@ -59,6 +59,19 @@ def test_no_queue(cluster, capsys):
     assert main(["queue"]) == 0
     assert capsys.readouterr().out.startswith("this cluster has no queue; `lbctl queue enable")
     assert main(["queue", "disable"]) == 0
+
+
+@pytest.mark.parametrize("words", [["disable"], ["disable", "--drain"], ["enable", "h2"]])
+def test_who_may_not_place_it_is_told_so_and_not_what_administrators_would_do(
+    words, daemon, capsys
+):
+    refused = {"ok": False, "error": "only administrators may", "code": "denied"}
+    daemon("lbm", **{"queue.status": now(2, 1)})
+    daemon("lim", settings={"ok": True, "saved": HERE}, share=refused)
+    assert main(["queue", *words]) == 1
+    said = capsys.readouterr().err
+    assert "only administrators may" in said
+    assert "jobs are in the queue" not in said
 
 
 def test_enabled_once_its_dispatcher_answers(cluster, capsys):

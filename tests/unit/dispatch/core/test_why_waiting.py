@@ -7,8 +7,8 @@ from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
-from lbd.dispatch.core.why_waiting import stuck_reason, waiting_reason
-from lbd.model import Closed, HostId, JobId
+from lbd.dispatch.core.why_waiting import silent_arrays, stuck_reason, waiting_reason
+from lbd.model import Closed, Facts, HostId, JobId, Needs
 
 DICE = Random(1)
 
@@ -92,6 +92,29 @@ def test_who_runs_on_a_host_that_is_not_heard_of_says_until_when_that_may_last()
     assert at("2", 20.0) == "h2 not heard of for 20s; is lost in 12s if that lasts"
     life.heartbeat(HostId("h1"), [(JobId("1"), 1)], 21.0)
     assert at("1", 22.0) == ""
+
+
+def test_an_array_says_which_of_its_hosts_is_not_heard_of():
+    life = table("h1", "h2")
+    submit(life, "1", array=1, only=HostId("h1"))
+    submit(life, "2", array=1, only=HostId("h2"))
+    submit(life, "3", array=3)
+    for name, host in (("1", "h1"), ("2", "h2")):
+        life.begun(HostId(host), JobId(name), 1)
+        life.sending(JobId(name), 1, 0.0)
+    life.heartbeat(HostId("h1"), [(JobId("1"), 1)], 20.0)
+    said = "h2 not heard of for 20s; starts again in 12s if that lasts"
+    assert silent_arrays(life, 20.0) == {1: said}
+
+
+def test_hosts_of_which_the_same_is_said_are_named_together():
+    life = table()
+    for name, gpus in (("h1", 1), ("h2", 2), ("h3", 1)):
+        there = Facts(("linux",), (("gpu", gpus, gpus),))
+        life.host_is(HostSlots(HostId(name), 1, facts=there), 0.0, DICE)
+    submit(life, "1", needs=Needs((("gpu", 1),)))
+    lacking = "h1, h3: its gpu is taken; h2: both gpus taken"
+    assert reason(life, "1") == f"next, as soon as gpu is free; {lacking}"
 
 
 def test_only_hosts_that_it_may_go_to_are_named():

@@ -364,6 +364,13 @@ def test_files_that_were_on_their_way_are_not():
     assert life.journey.resumed(life.now_s)[0].end.reason.startswith(why)
 
 
+def test_one_that_may_not_stay_and_finds_no_host_reads_what_takes_its_files_along():
+    life = Life(mode="remote")
+    for event in (GO, LOOKED, TO_H2, e.Sent(), NO_DIRECTORY, LOOKED):
+        life(event)
+    assert failed(NO_DIRECTORY.advice)[-1] in life(NONE_LEFT)
+
+
 def test_files_taken_along_are_no_advice_where_a_directory_may_not_be_entered():
     assert NO_DIRECTORY.advice.endswith("; --send and --fetch take files along")
     closed = e.Refused("h2: /root: Permission denied", "chdir", errno=13)

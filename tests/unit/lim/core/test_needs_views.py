@@ -55,6 +55,15 @@ def test_it_waits_for_what_others_have():
     assert isinstance(decide(lim(h2=(1, 1)), may_wait=False), Nowhere)
 
 
+@pytest.mark.parametrize("algorithm", ["GLOBAL", "CENTRAL", "RANDOM", "NOLB"])
+def test_it_waits_for_the_best_host_that_has_what_it_needs(algorithm):
+    """Not for our own, which has none of it and the lowest load."""
+    found = decide(lim(algorithm, h2=(1, 1), h3=(2, 2)))
+    assert (found.verdict, found.host) == (Verdict.WAIT, "h2")
+    assert [one.name for one in found.candidates] == ["h2", "h3", "h1"]
+    assert decide(lim(algorithm, h1=(1, 1), h3=(2, 2))).host == "h1"
+
+
 def test_what_nobody_has_is_refused():
     found = decide(lim())
     assert isinstance(found, Nowhere)

@@ -84,6 +84,8 @@ def test_fields_are_shown_alone_and_the_rest_is_counted(daemon, capsys):
 
 def test_fields_are_the_keys_of_json(daemon, capsys):
     daemon("lbm", status={}, jobs={"jobs": JOBS[:1], "missing": []})
+    assert lbctl.main(["jobs", "--format", "state", "--no-header", "--limit", "1"]) == 0
+    assert "STATE" not in capsys.readouterr().out
     assert lbctl.main(["jobs", "--format", "host,id", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"schema": 1, "host": "h2", "id": "h1-9"}]
 

@@ -1,5 +1,6 @@
 """`lbctl`'s commands on the queue, against canned answers: what they refuse, and when they end."""
 
+import base64
 import json
 import math
 import time
@@ -207,6 +208,28 @@ def test_logs_of_a_job_that_has_not_begun_say_why(daemon, capsys):
     assert lbctl.main(["logs", "5"]) == 0
     said = "lbctl: job 5 has not begun: 2 jobs go before it\n"
     assert capsys.readouterr() == ("", said)
+
+
+def test_of_an_array_the_outputs_of_its_failed_tasks_are_shown(daemon, capfdbinary):
+    task = {**JOB, "array_id": 5, "host": "h2"}
+    tasks = [
+        {**task, "id": "5_1", "state": "done", "exit_status": 0},
+        {**task, "id": "5_2", "state": "failed", "exit_status": 3},
+        {**task, "id": "5_3", "state": "lost", "exit_status": None, "host": None},
+    ]
+    printed = base64.b64encode(b"no such file\n").decode()
+
+    def output(question):
+        again = question["at"] == [1, 0] or question["ids"] == ["5_3"]
+        return {"ok": True, "attempt": 1, "at": [1, 0], "data": [] if again else [printed]}
+
+    lbm = daemon("lbm", **{"queue.logs": output, "queue.jobs": {"ok": True, "jobs": tasks}})
+    assert lbctl.main(["logs", "--failed", "5"]) == 0
+    assert capfdbinary.readouterr().out == (
+        b"==> 5_2: failed on h2, exit 3 <==\nno such file\n==> 5_3: lost <==\n"
+    )
+    assert lbm.asked[0]["tasks"] is True
+    assert lbctl.main(["logs", "--failed", "-f", "5"]) == 2
 
 
 def test_following_a_job_says_once_why_it_has_not_begun(daemon, capsys):

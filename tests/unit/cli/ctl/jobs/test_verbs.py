@@ -212,7 +212,7 @@ def test_of_a_plain_command_its_own_host_is_asked(daemon, capsys):
     assert capsys.readouterr().err == "lbctl: no daemon remembers anything of job h1-26\n"
 
 
-@pytest.mark.parametrize("more", [("-f",), ("--attempt", "2")])
+@pytest.mark.parametrize("more", [("-f",), ("--attempt", "2"), ("--failed",)])
 def test_what_daemons_said_is_not_followed(capsys, more):
     assert lbctl.main(["logs", "--daemons", *more, "12"]) == 2
     assert "no -f, no --attempt" in capsys.readouterr().err

@@ -88,7 +88,7 @@ def test_resources_are_kept_for_it_as_slots_are():
     (holder,) = table.submit(needs=GPU)
     assert holder.host in (H1, H2)
     assert table.gang(4, needs=GPU) == []
-    said = "needs room for 4 tasks together, each with gpu, and has room for 3; draining h1, h2"
+    said = "needs room for 4 tasks together, each with gpu, and has room for 3; other jobs wait"
     assert table.why(2).startswith(said)
     assert len(table.submit()) == 1  # a slot is free beside those kept
     assert table.submit(needs=GPU) == []  # but no gpu

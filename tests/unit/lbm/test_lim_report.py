@@ -1,0 +1,33 @@
+"""What the LIM's answer says of this host."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.keeper.run_as import Refuse
+from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.lim_report import drain_in
+from lbd.lbm.owner.watch import time_of_day
+
+SINCE_S = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("note", "words"),
+    [
+        (
+            {"reason": "disk sdb", "by": "ann", "since": SINCE_S},
+            f"drained by ann since {time_of_day(SINCE_S)}: disk sdb",
+        ),
+        (
+            {"reason": "", "by": "ann", "since": SINCE_S},
+            f"drained by ann since {time_of_day(SINCE_S)}",
+        ),
+        ({"reason": "", "by": "", "since": None}, "drained"),
+        (None, "drained"),
+    ],
+)
+async def test_who_is_refused_by_a_drained_host_reads_who_drained_it_and_why(note, words, tmp_path):
+    host = SimpleNamespace(drained_mark=str(tmp_path), why_drained=drain_in({"drain": note}))
+    found = await InboundContext.admit(host, "bob", 1000, "h1")
+    assert found == Refuse(words, is_drained=True)
