@@ -264,7 +264,7 @@ def after(name: str, daemons: Daemons) -> str:
         return "once `lbd metrics` runs: start `lbd up` again, or systemctl start lbd-metrics"
     if name.startswith(OF_THE_QUEUE):
         at_once = "; with --cluster at once, for all hosts" if is_shared(name) else ""
-        return f"after `lbctl restart` and a restart of the dispatcher{at_once}"
+        return f"after `lbctl restart` on the dispatcher's host{at_once}"
     return "after `lbctl restart`"
 
 

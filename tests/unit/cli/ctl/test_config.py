@@ -120,7 +120,7 @@ def test_what_lbctl_restart_does_not_bring_in_force_is_not_said_to_be(lbctl, dae
     daemon("lbm", reload={"ok": True})
     listener = lbctl("set", "metrics.listen", "127.0.0.1:9470").out
     assert "in force once `lbd metrics` runs: start `lbd up` again, or " in listener
-    again = "in force after `lbctl restart` and a restart of the dispatcher"
+    again = "in force after `lbctl restart` on the dispatcher's host"
     assert lbctl("set", "dispatch.user_slots", "3").out.endswith(
         f"{again}; with --cluster at once, for all hosts\n"
     )
