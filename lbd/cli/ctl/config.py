@@ -31,6 +31,7 @@ from lbd.console.daemons import Daemons
 from lbd.console.output import DIM, Cell, own_page, print_json
 from lbd.console.output import put as say
 from lbd.console.reply import Json, number, table, texts
+from lbd.console.starting import start_of_metrics
 from lbd.errors import ConfigError, LbdError
 from lbd.text.spelling import hint
 
@@ -261,7 +262,7 @@ def change(options: argparse.Namespace, path: str | None) -> int:
 def after(name: str, daemons: Daemons) -> str:
     """What must be done until a setting holds that `lbctl reload` does not take up."""
     if name == LISTENER and not daemons.socket("metrics").exists():
-        return "once `lbd metrics` runs: start `lbd up` again, or systemctl start lbd-metrics"
+        return f"once `lbd metrics` runs: {start_of_metrics(daemons)}"
     if name.startswith(OF_THE_QUEUE):
         at_once = "; with --cluster at once, for all hosts" if is_shared(name) else ""
         return f"after `lbctl restart` on the dispatcher's host{at_once}"

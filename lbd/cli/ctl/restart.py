@@ -15,6 +15,7 @@ from lbd.cli.ctl.verb import Verb, asking
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.output import print_json, put
+from lbd.console.starting import is_of_unit, pid_in
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lab.plan import MADE_BY
 from lbd.local.caller import caller_of
@@ -66,13 +67,6 @@ def usual(daemons: Daemons) -> list[str]:
     if pid and is_of_unit(pid, WEB_UNIT) and answers(daemons, "web"):
         found.append("web")
     return found
-
-
-def is_of_unit(pid: int, unit: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/cgroup").read_text("utf-8").strip().endswith(f"/{unit}")
-    except OSError:
-        return False
 
 
 def ask_status(daemons: Daemons, name: str) -> None:
@@ -138,14 +132,6 @@ def process_of(daemons: Daemons, name: str) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return (listener.pid if listener.uid == 0 else 0), 0
-
-
-def pid_in(file: Path) -> int:
-    """Returns 0 if the file is missing or holds no pid."""
-    try:
-        return max(0, int(file.read_text(encoding="ascii")))
-    except (OSError, ValueError):
-        return 0
 
 
 def answers(daemons: Daemons, name: str) -> bool:

@@ -119,7 +119,7 @@ def test_owners_rules_are_in_force_at_once(lbctl, file, daemon):
 def test_what_lbctl_restart_does_not_bring_in_force_is_not_said_to_be(lbctl, daemon):
     daemon("lbm", reload={"ok": True})
     listener = lbctl("set", "metrics.listen", "127.0.0.1:9470").out
-    assert "in force once `lbd metrics` runs: start `lbd up` again, or " in listener
+    assert "in force once `lbd metrics` runs: lbd up, or systemctl enable" in listener
     again = "in force after `lbctl restart` on the dispatcher's host"
     assert lbctl("set", "dispatch.user_slots", "3").out.endswith(
         f"{again}; with --cluster at once, for all hosts\n"
