@@ -36,6 +36,7 @@ from lbd.errors import ConfigError, LbdError
 from lbd.text.spelling import hint
 
 BUILT_IN = "built-in"
+FOR_ALL = "set for all hosts "
 OF_THE_QUEUE = ("dispatch.", "tags.")
 ALGORITHM = "lim.algorithm"
 LISTENER = "metrics.listen"
@@ -184,8 +185,8 @@ def in_force(config: Config) -> Iterator[Setting]:
     queue = {one.name: one.value for one in settings(overlaid(config, saved)[0], Config())}
     for one in settings(config, load_defaults()):
         if one.name in saved and is_shared(one.name):
-            how = "lbctl queue" if one.name in QUEUE else "lbctl config set --cluster"
-            yield Setting(one.name, queue[one.name], how + signed, one.default)
+            how = "by lbctl queue" if one.name in QUEUE else "by lbctl config set --cluster"
+            yield Setting(one.name, queue[one.name], FOR_ALL + how + signed, one.default)
             continue
         value = changed.get(one.name, one.value)
         if type(one.default) is bool:
@@ -193,8 +194,8 @@ def in_force(config: Config) -> Iterator[Setting]:
         if value == one.value:
             yield one
         else:
-            how = "lbctl algorithm" if one.name == ALGORITHM else "lbctl param"
-            yield Setting(one.name, value, f"{how}, cluster-wide{signed}", one.default)
+            how = "by lbctl algorithm" if one.name == ALGORITHM else "by lbctl param"
+            yield Setting(one.name, value, FOR_ALL + how + signed, one.default)
 
 
 def settings(config: Config, defaults: Config) -> Iterator[Setting]:
