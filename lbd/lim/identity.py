@@ -37,7 +37,7 @@ def identity_of(
 
 
 def join_target(config: Config) -> str:
-    """ "" also where this host is the one that others join by: it would find its own name taken."""
+    """Returns "" for the host that others join by, too: it would find its own name taken."""
     own = target_of(config.host.address, config.lim.port)
     return config.cluster.join if config.cluster.join != own else ""
 
