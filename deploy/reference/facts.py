@@ -111,6 +111,9 @@ STATE_FILES = (
     ("spool/", "output of queued jobs that ran here"),
     ("files/", "packed inputs (`--send`) of queued jobs that were submitted here"),
     ("past-loads", "loads of the hosts that the LIM knows, of the last month"),
+    ("next_job", "the number of the next job that starts here, so that none is used twice"),
+    ("speed", "this host's speed as measured, where `host.speed` is not set"),
+    ("*.pid", "locked while that daemon runs, so that no second one uses this directory"),
     ("history.jsonl", "what the LIM heard and decided, if `lim.history_bytes` is set"),
 )
 
@@ -189,8 +192,10 @@ def files_page() -> str:
         "## In the runtime directory",
         "`host.runtime_dir`: `lim.sock` and `lbm.sock`, by which the clients of this host talk to "
         "its daemons, `keeper.sock`, `dispatcher.sock` and `metrics.sock` where those run, "
-        "`log.level`, a `.pid` file for each daemon, and `lbm.restarting` while one LBM makes way "
-        "for the next: clients wait up to 30 seconds for that one.",
+        "`log.level`, a `.pid` file for each daemon, `up.notify`, by which they tell `lbd up` that "
+        "they are ready, `dispatcher.wanted`, by which `lbctl queue enable` has the dispatcher "
+        "started, and `lbm.restarting` while one LBM makes way for the next: clients wait up to 30 "
+        "seconds for that one.",
     ))  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbd.cli.program import Parser, command_line, guard
+from lbd.errors import ConfigError
 from lbd.net.grpc_environment import settle
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def dispatch(argv: list[str]) -> int:
+    if argv and argv[0] not in COMMANDS and is_of_lbctl(argv[0]):
+        raise ConfigError(f"{argv[0]!r} is no command of lbd; did you mean `lbctl {argv[0]}`?")
     command, words, config = command_line("lbd", ABOUT, COMMANDS, EXAMPLES, argv)
     if command in ("lab", "web") and config:
         os.environ["LBD_CONFIG"] = config
@@ -58,6 +61,12 @@ def dispatch(argv: list[str]) -> int:
         run: Callable[[list[str]], int] = importlib.import_module(LATER[command]).main
         return guard(f"lbd {command}", lambda: run(words))
     return guard(f"lbd {command}", lambda: run_daemon(command, words, config))
+
+
+def is_of_lbctl(word: str) -> bool:
+    from lbd.cli.lbctl import COMMANDS as OF_LBCTL  # a daemon begins without
+
+    return word in OF_LBCTL
 
 
 def run_daemon(command: str, argv: list[str], config_path: str | None) -> int:

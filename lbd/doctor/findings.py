@@ -6,6 +6,7 @@ from lbd import __version__
 from lbd.config.schema import Config
 from lbd.console.daemons import START, Daemons
 from lbd.console.reply import Json, number, tables, text
+from lbd.console.starting import start_of_metrics
 from lbd.doctor.checks import (
     FAULT,
     OK,
@@ -111,7 +112,7 @@ def check_metrics(daemons: Daemons) -> Iterator[Check]:
     try:
         reply = ask(daemons.socket("metrics"), {"op": "status"}, HANGS_S)
     except LbdError:
-        fix = "start it: lbd up, or systemctl enable --now lbd-metrics"
+        fix = f"start it: {start_of_metrics(daemons)}"
         yield Check("metrics", FAULT, f"nobody shows them on {listen} (metrics.listen)", fix)
         return
     if trouble := text(reply, "trouble"):

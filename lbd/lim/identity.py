@@ -12,7 +12,7 @@ from lbd.lim.core.table import UNLISTED_RANK
 from lbd.lim.known_hosts import KnownHosts
 from lbd.lim.settings_file import SettingsFile
 from lbd.load import sampler as kernel
-from lbd.model import HostId
+from lbd.model import HostId, target_of
 
 
 def identity_of(
@@ -26,7 +26,7 @@ def identity_of(
         cluster=config.cluster.name,
         me=own_member(config),
         others=() if alone else other_members(config),
-        join_target="" if alone else config.cluster.join,
+        join_target="" if alone else join_target(config),
         cores=cores,
         speed=kernel.core_speed(config.host.speed, state_dir),
         drained=kept.drained(),
@@ -34,6 +34,12 @@ def identity_of(
         remembered=() if alone else KnownHosts(state_dir, config.cluster.name).resumed(),
         is_strict=signs and bool(config.admin.settings_hosts),
     )
+
+
+def join_target(config: Config) -> str:
+    """Returns "" for the host that others join by, too: it would find its own name taken."""
+    own = target_of(config.host.address, config.lim.port)
+    return config.cluster.join if config.cluster.join != own else ""
 
 
 def own_member(config: Config) -> m.Member:

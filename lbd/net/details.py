@@ -5,8 +5,9 @@ CAUSES = (  # the first that is found in it
     ("timed out", "nothing is heard from it"),
     ("reset by peer", "the connection was closed"),
     ("Broken pipe", "the connection was closed"),
-    ("Socket closed", "the connection was closed"),
+    ("FD Shutdown", "nothing is heard from it"),
 )
+INTERNAL = ("fd shutdown", "connect()")
 
 
 def in_plain_words(details: str | None) -> str:
@@ -18,10 +19,10 @@ def in_plain_words(details: str | None) -> str:
         cause = text.rpartition(": ")[2]
         return f"it cannot be reached ({'no answer' if is_internal(cause) else cause})"
     if text == "Socket closed" or text.startswith(("Stream removed", "recvmsg:", "sendmsg:")):
-        return next((words for sign, words in CAUSES if sign in text), text)
+        return next((words for sign, words in CAUSES if sign in text), "the connection was closed")
     return "nothing is heard from it" if is_internal(text) else text
 
 
 def is_internal(text: str) -> bool:
-    """Whether it says only that gRPC gave a descriptor up."""
-    return text.casefold() == "fd shutdown"
+    """Whether it says only what gRPC itself did: gave a descriptor or an attempt up."""
+    return text.casefold().startswith(INTERNAL)

@@ -22,8 +22,9 @@ import lbd
 from lbd.cli.ctl.own_config import put as put_config
 from lbd.cli.ctl.trust import authority_in, need_readable, say, show_to_daemons
 from lbd.cli.ctl.verb import Verb
+from lbd.cli.daemons.privilege import make_account
 from lbd.cli.program import Parser
-from lbd.config.load import absent_file, load, load_new
+from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
 from lbd.config.schema import Config
 from lbd.console.output import print_json, put
 from lbd.dispatch.ledger.database_url import store_url
@@ -181,12 +182,15 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         left_out = (*(AUTHORITY if kept else ()), *(() if config_file else (CONFIG,)))
         parts = [name for name in parts if name not in left_out]
         put_in_place(directory, parts, config, config_file)
+    made = make_account(config) if (config_file or Path(config.path)) == SYSTEM_FILE else ""
     if options.json:
         print_json({"file": str(file), "parts": parts, **asdict(restored)})
         return 0
     put(f"restored from {file}, of {manifest.host}, {when}: {listed(parts) or 'nothing'}")
     if kept:
         say(f"{kept}; the one in {file} is left out")
+    if made:
+        say(made)
     say_what_is_next(restored, parts, manifest)
     return 0
 

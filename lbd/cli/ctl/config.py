@@ -31,10 +31,12 @@ from lbd.console.daemons import Daemons
 from lbd.console.output import DIM, Cell, own_page, print_json
 from lbd.console.output import put as say
 from lbd.console.reply import Json, number, table, texts
+from lbd.console.starting import start_of_metrics
 from lbd.errors import ConfigError, LbdError
 from lbd.text.spelling import hint
 
 BUILT_IN = "built-in"
+FOR_ALL = "set for all hosts "
 OF_THE_QUEUE = ("dispatch.", "tags.")
 ALGORITHM = "lim.algorithm"
 LISTENER = "metrics.listen"
@@ -183,8 +185,8 @@ def in_force(config: Config) -> Iterator[Setting]:
     queue = {one.name: one.value for one in settings(overlaid(config, saved)[0], Config())}
     for one in settings(config, load_defaults()):
         if one.name in saved and is_shared(one.name):
-            how = "lbctl queue" if one.name in QUEUE else "lbctl config set --cluster"
-            yield Setting(one.name, queue[one.name], how + signed, one.default)
+            how = "by lbctl queue" if one.name in QUEUE else "by lbctl config set --cluster"
+            yield Setting(one.name, queue[one.name], FOR_ALL + how + signed, one.default)
             continue
         value = changed.get(one.name, one.value)
         if type(one.default) is bool:
@@ -192,8 +194,8 @@ def in_force(config: Config) -> Iterator[Setting]:
         if value == one.value:
             yield one
         else:
-            how = "lbctl algorithm" if one.name == ALGORITHM else "lbctl param"
-            yield Setting(one.name, value, f"{how}, cluster-wide{signed}", one.default)
+            how = "by lbctl algorithm" if one.name == ALGORITHM else "by lbctl param"
+            yield Setting(one.name, value, FOR_ALL + how + signed, one.default)
 
 
 def settings(config: Config, defaults: Config) -> Iterator[Setting]:
@@ -261,10 +263,10 @@ def change(options: argparse.Namespace, path: str | None) -> int:
 def after(name: str, daemons: Daemons) -> str:
     """What must be done until a setting holds that `lbctl reload` does not take up."""
     if name == LISTENER and not daemons.socket("metrics").exists():
-        return "once `lbd metrics` runs: start `lbd up` again, or systemctl start lbd-metrics"
+        return f"once `lbd metrics` runs: {start_of_metrics(daemons)}"
     if name.startswith(OF_THE_QUEUE):
         at_once = "; with --cluster at once, for all hosts" if is_shared(name) else ""
-        return f"after `lbctl restart` and a restart of the dispatcher{at_once}"
+        return f"after `lbctl restart` on the dispatcher's host{at_once}"
     return "after `lbctl restart`"
 
 

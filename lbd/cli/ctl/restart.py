@@ -1,4 +1,8 @@
-"""`lbctl restart`: daemons of this host make way for new ones; no command notices it."""
+"""`lbctl restart`: daemons of this host make way for new ones; no command notices it.
+
+A pid file is believed only of the user who wrote it. The authority, which is root's, has none among
+the daemons' files: the kernel says which process listens on its socket.
+"""
 
 import argparse
 import os
@@ -11,15 +15,18 @@ from lbd.cli.ctl.verb import Verb, asking
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.output import print_json, put
+from lbd.console.starting import is_of_unit, pid_in
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lab.plan import MADE_BY
-from lbd.local.json_socket import Json, Refusal, ask
+from lbd.local.caller import caller_of
+from lbd.local.json_socket import Json, Refusal, ask, connected
 
 ALWAYS = ("lim", "lbm")
-DAEMONS = (*ALWAYS, "metrics", "web")
+DAEMONS = ("authority", *ALWAYS, "dispatcher", "metrics", "web")
 WEB_UNIT = "lbd-web.service"
 RETURN_S = 30.0
 POLL_S = 0.05
+ANSWER_S = 5.0
 
 
 def add_options(parser: Parser) -> None:
@@ -50,26 +57,21 @@ def restart(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def usual(daemons: Daemons) -> list[str]:
-    """LIM, LBM, and of the others those that run. A page that a person started would only end."""
+    """LIM, LBM, and of the others those that run. A page that a person started would only end, and
+    the authority is for root to restart."""
     found = list(ALWAYS)
-    if daemons.socket("metrics").exists() and answers(daemons, "metrics"):
-        found.append("metrics")
-    pid = pid_in(Path(daemons.config.host.runtime_dir) / "web.pid")
+    if os.geteuid() == 0 and answers(daemons, "authority"):
+        found.insert(0, "authority")
+    found += [name for name in ("dispatcher", "metrics") if answers(daemons, name)]
+    pid = pid_in(pid_file(daemons, "web"))
     if pid and is_of_unit(pid, WEB_UNIT) and answers(daemons, "web"):
         found.append("web")
     return found
 
 
-def is_of_unit(pid: int, unit: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/cgroup").read_text("utf-8").strip().endswith(f"/{unit}")
-    except OSError:
-        return False
-
-
 def ask_status(daemons: Daemons, name: str) -> None:
     """Raises LbdError."""
-    question: Json = {"op": "status"}
+    question: Json = {"op": "list" if name == "authority" else "status"}
     if name == "lim":
         daemons.lim(question)
     elif name == "lbm":
@@ -92,14 +94,14 @@ def refuse_in_lab(config: Path) -> None:
 
 def restarted(daemons: Daemons, name: str) -> int:
     """Returns the pid of the new daemon."""
-    file = Path(daemons.config.host.runtime_dir) / f"{name}.pid"
     ask_status(daemons, name)  # that it runs
-    old = pid_in(file)
+    old, uid = process_of(daemons, name)
+    file = pid_file(daemons, name)
     if not old:  # a signal to process 0 would reach our own caller's whole group
         raise Unavailable(f"{name} answers, but {file} does not say which process it is")
     try:
         # The daemons' account writes that file: it says nothing of others' processes.
-        if os.stat(f"/proc/{old}").st_uid != file.stat().st_uid:
+        if os.stat(f"/proc/{old}").st_uid != uid:
             raise Unavailable(f"{file} says process {old}, which is another user's; remove it")
         os.kill(old, signal.SIGUSR2)
     except PermissionError:
@@ -109,17 +111,27 @@ def restarted(daemons: Daemons, name: str) -> int:
     deadline_s = time.monotonic() + RETURN_S
     while time.monotonic() < deadline_s:
         time.sleep(POLL_S)
-        if pid_in(file) != old and answers(daemons, name):
-            return pid_in(file)
+        pid = process_of(daemons, name)[0]
+        if pid not in (0, old) and answers(daemons, name):
+            return pid
     raise Unavailable(f"{name} has made way and nobody starts another; `lbd up` or systemd would")
 
 
-def pid_in(file: Path) -> int:
-    """Returns 0 if the file is missing or holds no pid."""
+def pid_file(daemons: Daemons, name: str) -> Path:
+    return Path(daemons.config.host.runtime_dir) / f"{name}.pid"
+
+
+def process_of(daemons: Daemons, name: str) -> tuple[int, int]:
+    """Its pid, 0 if none is known, and the user whose process that has to be."""
     try:
-        return max(0, int(file.read_text(encoding="ascii")))
-    except (OSError, ValueError):
-        return 0
+        if name != "authority":
+            file = pid_file(daemons, name)
+            return pid_in(file), file.stat().st_uid
+        with connected(daemons.socket(name), ANSWER_S) as sock:
+            listener = caller_of(sock)
+    except OSError:
+        return 0, 0
+    return (listener.pid if listener.uid == 0 else 0), 0
 
 
 def answers(daemons: Daemons, name: str) -> bool:

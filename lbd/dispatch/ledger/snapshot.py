@@ -34,7 +34,8 @@ def copy_ledger(path: Path, to: Path) -> None:
 
 def begin_again(path: Path, why: str, unix_s: float) -> Restored:
     """Nothing of a copy begins by itself: nobody knows what has run since. Jobs that had not ended
-    are held, and what ran counts as lost; jobs that must not begin twice are lost with it.
+    are held, and what ran counts as lost; jobs that must not begin twice are lost with it. What
+    somebody holds already keeps his reason.
 
     Raises ConfigError if it is no ledger, or one of a newer release.
     """
@@ -60,8 +61,8 @@ def begin_again(path: Path, why: str, unix_s: float) -> Restored:
             (Fate.LOST.value, unix_s, why, OPEN),
         )
         held = ledger.execute(
-            "UPDATE jobs SET state = ?, host = '', started = NULL, suspended = NULL, reason = ?"
-            " WHERE finished IS NULL",
+            "UPDATE jobs SET state = ?, host = '', started = NULL, suspended = NULL,"
+            " reason = iif(reason LIKE 'held by %', reason, ?) WHERE finished IS NULL",
             (JobState.PENDING.value, f"held: {why}"),
         ).rowcount
         ledger.execute(

@@ -17,6 +17,7 @@ USAGE = [
     ([], "lbd: which command? lim, lbm, keeper, authority, dispatcher, metrics, up, lab, sim, "
          "slurm, web; see"),
     (["limm"], "lbd: 'limm' is no command; did you mean \"lim\"?; see lbd --help"),
+    (["doctor"], "lbd: 'doctor' is no command of lbd; did you mean `lbctl doctor`?"),
     (["--bogus"], "lbd: unrecognized arguments: --bogus; see lbd --help"),
     (["lim", "--bogus"], "lbd lim: unrecognized arguments: --bogus; see lbd lim --help"),
     (["lbm", "--conf", "x"], "lbd lbm: unrecognized arguments: --conf x"),

@@ -38,7 +38,7 @@ def test_nothing_where_nothing_is_to_be_shown(config):
 def test_a_listener_that_is_not_there(config):
     (check,) = found(shown_on(config, 9470))
     assert (check.state, "127.0.0.1:9470" in check.says) == (FAULT, True)
-    assert "lbd-metrics" in check.fix
+    assert check.fix == "start it: lbd up, or systemctl enable --now lbd-metrics"
 
 
 async def until(what):

@@ -14,7 +14,7 @@ from lbd.net.details import in_plain_words
          "nothing is heard from it"),
         ("Socket closed", "the connection was closed"),
         ("recvmsg:Connection reset by peer", "the connection was closed"),
-        ("Stream removed (something new)", "Stream removed (something new)"),
+        ("Stream removed (something new)", "the connection was closed"),
         ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: Failed to "
          "connect to remote host: getsockopt(SO_ERROR): Connection refused (111)",
          "it cannot be reached (Connection refused (111))"),
@@ -23,6 +23,9 @@ from lbd.net.details import in_plain_words
          "it does not prove to be that host: its certificate is another's, or it is revoked"),
         ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: FD Shutdown",
          "it cannot be reached (no answer)"),
+        ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: connect() "
+         "timed out", "it cannot be reached (no answer)"),
+        ("Stream removed (Secure read failed (FD Shutdown))", "nothing is heard from it"),
         ("FD Shutdown", "nothing is heard from it"),
         ("h2 is revoked", "h2 is revoked"),
         ("the job printed: Socket closed", "the job printed: Socket closed"),

@@ -6,6 +6,7 @@ it will do.
 """
 
 import argparse
+import shlex
 import time
 from pathlib import Path
 
@@ -97,8 +98,10 @@ def give(options: argparse.Namespace, path: str | None) -> int:
     if options.json:
         print_json({"host": None, "file": str(file)})
         return 0
-    put(f"the authority is in {file}, and no more on {host}; where it is to be:")
-    put(f"  lbctl authority take {file.name}")
+    file = file.absolute()
+    put(f"the authority is in {file}, and no more on {host}")
+    put("carry the file to the host that is to have it, and there, as root:")
+    put(f"  lbctl authority take {shlex.quote(str(file))}")
     return 0
 
 

@@ -13,7 +13,7 @@ from lbd.cli.ctl.cluster.authority import is_here
 from lbd.cli.ctl.own_config import put as put_config
 from lbd.cli.ctl.own_config import text_of, with_settings
 from lbd.cli.ctl.restart import refuse_in_lab
-from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, add_host, say_missing
+from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, add_host
 from lbd.cli.ctl.verb import Verb, asking
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration
@@ -21,7 +21,7 @@ from lbd.config.load import SYSTEM_FILE
 from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.console.output import print_json, put
-from lbd.console.reply import number, text, texts
+from lbd.console.reply import number, texts
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import Refusal
 from lbd.process.pid_lock import pid_of_holder
@@ -165,13 +165,24 @@ def forget(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json({"host": options.host, "missing": texts(reply, "missing")})
         return 0
     put(f"{options.host} is forgotten")
-    say_missing(reply)
+    if missing := texts(reply, "missing"):
+        complain("lbctl", f"not by {', '.join(missing)}, which had heard of it just now, or did "
+                 f"not answer: run `lbctl forget {options.host}` there, too")  # fmt: skip
     if reply.get("listed"):
         complain("lbctl", f"{options.host} is in [[cluster.hosts]] of lbd.toml: remove it there, "
                  "on every host")  # fmt: skip
-    complain("lbctl", f"on the authority's host, `lbctl revoke {text(reply, 'host')}` sees to it "
-             "that no copy of its key counts")  # fmt: skip
+    if not is_revoked(daemons.config, options.host):
+        complain("lbctl", f"on the authority's host, `lbctl revoke {options.host}` sees to it "
+                 "that no copy of its key counts")  # fmt: skip
     return 0
+
+
+def is_revoked(config: Config, host: str) -> bool:
+    """As far as the caller may read that."""
+    try:
+        return host_files(config).read_revocations().lowest_issue(host) > 0
+    except LbdError:
+        return False
 
 
 VERBS = {

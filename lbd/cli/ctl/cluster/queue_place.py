@@ -99,7 +99,14 @@ def jobs_phrase(now: Json) -> str:
 
 def status(daemons: Daemons) -> Json:
     """Of the dispatcher that leads. Raises LbdError."""
-    return daemons.lbm({"op": "queue.status"}, ANSWER_S)
+    try:
+        return daemons.lbm({"op": "queue.status"}, ANSWER_S)
+    except Unavailable as problem:
+        if "did not answer" not in str(problem):
+            raise
+        # It is the dispatcher that our LBM waits for.
+        where = listed(daemons.queue()[0])
+        raise Unavailable(f"no dispatcher on {where} answered within {ANSWER_S:g} s") from None
 
 
 def left(now: Json) -> int:

@@ -76,7 +76,8 @@ def test_it_is_given_and_taken_and_all_hear_of_it(hosts, lbctl, tmp_path):
     assert new.authority is None
     assert "the authority is on h1" in lbctl(second, "authority").out
 
-    lbctl(first, "authority", "give", file)
+    said = lbctl(first, "authority", "give", file).out
+    assert said.endswith(f"as root:\n  lbctl authority take {file}\n")
     assert file.stat().st_mode & 0o777 == 0o600
     assert not any(first.authority.root.iterdir())
     assert old.authority is None, "the LIM that runs there knows at once"

@@ -124,7 +124,9 @@ def test_on_a_new_machine_lbd_toml_comes_back(lbctl, host, file, monkeypatch):
     text = host.config.read_text()
     host.lose()
     host.config.unlink()
-    lbctl("restore", file)
+    monkeypatch.setattr("lbd.cli.ctl.backup.SYSTEM_FILE", host.config)
+    monkeypatch.setattr("lbd.cli.ctl.backup.make_account", lambda config: "user lbd made")
+    assert "lbctl: user lbd made\n" in lbctl("restore", file).err
     assert host.config.read_text() == text
     assert load().cluster.name == "c"
     assert host.authority.exists()

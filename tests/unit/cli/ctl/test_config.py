@@ -90,10 +90,10 @@ def test_what_was_changed_for_the_cluster_is_in_force(lbctl, file, daemon):
     found = {name: (changed[name]["value"], changed[name]["from"]) for name in
              ("lim.algorithm", *params)}  # fmt: skip
     assert found == {
-        "lim.algorithm": ("LOWEST", "lbctl algorithm, cluster-wide"),
-        "lim.min_gain": (0.5, "lbctl param, cluster-wide"),
-        "lim.adaptive": (True, "lbctl param, cluster-wide"),
-        "load.index": ("instant", "lbctl param, cluster-wide"),
+        "lim.algorithm": ("LOWEST", "set for all hosts by lbctl algorithm"),
+        "lim.min_gain": (0.5, "set for all hosts by lbctl param"),
+        "lim.adaptive": (True, "set for all hosts by lbctl param"),
+        "load.index": ("instant", "set for all hosts by lbctl param"),
     }
 
 
@@ -119,8 +119,8 @@ def test_owners_rules_are_in_force_at_once(lbctl, file, daemon):
 def test_what_lbctl_restart_does_not_bring_in_force_is_not_said_to_be(lbctl, daemon):
     daemon("lbm", reload={"ok": True})
     listener = lbctl("set", "metrics.listen", "127.0.0.1:9470").out
-    assert "in force once `lbd metrics` runs: start `lbd up` again, or " in listener
-    again = "in force after `lbctl restart` and a restart of the dispatcher"
+    assert "in force once `lbd metrics` runs: lbd up, or systemctl enable" in listener
+    again = "in force after `lbctl restart` on the dispatcher's host"
     assert lbctl("set", "dispatch.user_slots", "3").out.endswith(
         f"{again}; with --cluster at once, for all hosts\n"
     )

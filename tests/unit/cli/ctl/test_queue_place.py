@@ -8,6 +8,8 @@ import pytest
 
 from lbd.cli.ctl.cluster import queue_place
 from lbd.cli.lbctl import main
+from lbd.console.daemons import Daemons
+from lbd.errors import Unavailable
 
 TAKEN = {"ok": True, "hosts": 2, "changed": 2, "missing": []}
 HERE = {"dispatch.host": '"h1"', "dispatch.standby": "[]"}
@@ -52,6 +54,22 @@ def test_where_it_is(cluster, capsys):
     assert main(["queue", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["hosts"], found["from"], found["queued"]) == (["h1"], "lbctl queue", 2)
+
+
+def test_a_dispatcher_that_is_silent_is_named_and_not_the_lbm_that_waits_for_it(
+    cluster, capsys, monkeypatch
+):
+    cluster(HERE, now())
+
+    def silent(self, request, timeout_s):
+        raise Unavailable(f"lbm did not answer within {timeout_s:g} s; see `lbctl doctor`")
+
+    monkeypatch.setattr(Daemons, "lbm", silent)
+    assert main(["queue", "enable", "h2"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "lbctl: no dispatcher on h1 answered within 2 s; what waits there is not"
+    )
 
 
 def test_no_queue(cluster, capsys):

@@ -1,6 +1,7 @@
 """`lbctl restart` against canned daemons."""
 
 import os
+import signal
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_what_runs_and_is_started_again_is_restarted(daemon, monkeypatch, capsys
     """A page that a person has started would only end."""
     server = daemon("lim", status={})
     place = os.path.dirname(server.server_address)
-    for name in ("lbm", "metrics", "web"):
+    for name in ("lbm", "dispatcher", "metrics", "web"):
         daemon(name, status={})
         with open(os.path.join(place, f"{name}.pid"), "w", encoding="ascii") as file:
             file.write(str(os.getpid()))
@@ -41,9 +42,32 @@ def test_what_runs_and_is_started_again_is_restarted(daemon, monkeypatch, capsys
 
     monkeypatch.setattr(restart, "restarted", restarted)
     assert lbctl.main(["restart"]) == 0
-    assert asked == ["lim", "lbm", "metrics"]
+    assert asked == ["lim", "lbm", "dispatcher", "metrics"]
     monkeypatch.setattr(restart, "is_of_unit", lambda pid, unit: unit == "lbd-web.service")
     asked.clear()
     assert lbctl.main(["restart"]) == 0
-    assert asked == ["lim", "lbm", "metrics", "web"]
-    assert lbctl.main(["restart", "dispatcher"]) == 2
+    assert asked == ["lim", "lbm", "dispatcher", "metrics", "web"]
+    assert lbctl.main(["restart", "keeper"]) == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the authority is root's")
+def test_the_authority_is_restarted_by_the_kernels_word_for_its_pid(daemon, monkeypatch, capsys):
+    """Its process has no pid file, and the daemons' account could put one there."""
+    server, signalled = daemon("authority", list={"made": ""}), []
+    place = os.path.dirname(server.server_address)
+    with open(os.path.join(place, "authority.pid"), "w", encoding="ascii") as file:
+        file.write("1")
+
+    def kill(pid, number):
+        signalled.append((pid, number))
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", kill)
+    assert lbctl.main(["restart", "authority"]) == 1
+    assert signalled == [(os.getpid(), signal.SIGUSR2)]
+    assert "authority (pid" in capsys.readouterr().err
+    daemon("lim", status={})
+    asked = []
+    monkeypatch.setattr(restart, "restarted", lambda daemons, name: asked.append(name) or 1)
+    assert lbctl.main(["restart"]) == 0
+    assert asked == ["authority", "lim", "lbm"]

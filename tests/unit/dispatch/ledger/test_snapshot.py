@@ -25,22 +25,24 @@ async def test_what_had_not_ended_is_held_and_what_must_not_begin_twice_is_lost(
         await ledger.record([Begin(JobId("1"), 1, H1, 1, None), changed("1", *DONE)], 9.0)
         for job in ("2", "3"):
             await begin(ledger, job)
+        await ledger.submit(submission(), 9.5)
+        await ledger.record([changed("5", JobState.PENDING, reason="held by ann")], 10.0)
         copy_ledger(tmp_path / "ledger.sqlite", copy)
         await ledger.submit(submission(), 11.0)  # it goes on
     assert sorted(path.name for path in tmp_path.glob("copy*")) == ["copy.sqlite"]
 
-    assert begin_again(copy, "restored", 20.0) == Restored(held=2, lost=1)
+    assert begin_again(copy, "restored", 20.0) == Restored(held=3, lost=1)
     async with opened(copy) as ledger:
         rows = {row.id: row for row in await ledger.find(Wanted(((1, 99),), ended_too=True))}
         assert [rows[job].state for job in (1, 2, 3, 4)] == ["done", "pending", "lost", "pending"]
-        assert [rows[job].reason for job in (2, 3, 4)] == [
-            "held: restored", "restored", "held: restored",
+        assert [rows[job].reason for job in (2, 3, 4, 5)] == [
+            "held: restored", "restored", "held: restored", "held by ann",
         ]  # fmt: skip
         attempts = await ledger.attempts([JobId(str(job)) for job in (1, 2, 3)])
         assert [(one.job, one.fate) for one in attempts] == [
             (1, "done"), (2, "lost"), (3, "lost"),
         ]  # fmt: skip
-        assert (await ledger.submit(submission(), 21.0)).first == 5 + NUMBERS_SKIPPED
+        assert (await ledger.submit(submission(), 21.0)).first == 6 + NUMBERS_SKIPPED
 
 
 def test_what_is_no_ledger_is_refused(tmp_path):

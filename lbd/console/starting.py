@@ -1,0 +1,46 @@
+"""How one more daemon is started on this host: as those that run were started."""
+
+import os
+import pwd
+from pathlib import Path
+
+from lbd.console.daemons import Daemons
+
+LIM_UNIT = "lbd-lim.service"
+UNIT = "systemctl enable --now lbd-metrics"
+
+
+def start_of_metrics(daemons: Daemons) -> str:
+    """What to type on this host to have `lbd metrics` beside the daemons that run."""
+    lim = daemons.socket("lim")
+    try:
+        uid = lim.stat().st_uid
+    except OSError:
+        return f"lbd up, or {UNIT}"
+    if is_of_unit(pid_in(lim.with_suffix(".pid")), LIM_UNIT):
+        return UNIT
+    command = "lbd metrics" if uid == os.geteuid() else f"runuser -u {name_of(uid)} -- lbd metrics"
+    return f"{command}; `lbd up` does so, too, when it is started the next time"
+
+
+def name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"'#{uid}'"
+
+
+def is_of_unit(pid: int, unit: str) -> bool:
+    """Whether systemd started it as that."""
+    try:
+        return Path(f"/proc/{pid}/cgroup").read_text("utf-8").strip().endswith(f"/{unit}")
+    except OSError:
+        return False
+
+
+def pid_in(file: Path) -> int:
+    """Returns 0 if the file is missing or holds no pid."""
+    try:
+        return max(0, int(file.read_text(encoding="ascii")))
+    except (OSError, ValueError):
+        return 0

@@ -1,0 +1,35 @@
+"""What is said of how one more daemon is started."""
+
+import os
+
+import pytest
+
+from lbd.config.schema import Config, HostConfig
+from lbd.console import starting
+from lbd.console.daemons import Daemons
+from lbd.console.starting import start_of_metrics
+
+NEXT = "; `lbd up` does so, too, when it is started the next time"
+
+
+@pytest.fixture
+def daemons(tmp_path):
+    (tmp_path / "lim.sock").touch()
+    return Daemons(Config(host=HostConfig(name="h1", runtime_dir=str(tmp_path))))
+
+
+def test_beside_daemons_of_ours_it_is_started_as_we_are(daemons):
+    assert start_of_metrics(daemons) == f"lbd metrics{NEXT}"
+
+
+def test_beside_daemons_of_an_account_it_is_started_as_that(daemons, monkeypatch):
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    monkeypatch.setattr(starting, "name_of", lambda uid: {own: "lbd"}[uid])
+    assert start_of_metrics(daemons) == f"runuser -u lbd -- lbd metrics{NEXT}"
+
+
+def test_beside_units_of_systemd_it_is_one(daemons, tmp_path, monkeypatch):
+    (tmp_path / "lim.pid").write_text("17\n")
+    monkeypatch.setattr(starting, "is_of_unit", lambda *asked: asked == (17, "lbd-lim.service"))
+    assert start_of_metrics(daemons) == "systemctl enable --now lbd-metrics"
