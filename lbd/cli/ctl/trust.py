@@ -8,20 +8,18 @@ import sys
 import time
 from pathlib import Path
 
+from lbd.cli.ctl.cluster.queue_place import place_on_first_host
 from lbd.cli.ctl.own_address import check_address, joined_already, remarks, say_if_unheard
 from lbd.cli.ctl.own_config import Keys, OwnConfig, complete, need_writable, own_config, set_in
 from lbd.cli.ctl.verb import Run, Verb
 from lbd.cli.daemons.privilege import make_account
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration
-from lbd.config.cluster import placed, shared_text
 from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
 from lbd.config.schema import Config
 from lbd.console.output import print_json, print_table
 from lbd.errors import ConfigError, LbdError
 from lbd.keeper.gate import find_account
-from lbd.lim.core.settings import changed
-from lbd.lim.settings_file import SettingsFile, settings_bytes
 from lbd.model import target_of
 from lbd.net import joining
 from lbd.process.accounts import DEFAULT, ROOT
@@ -120,7 +118,7 @@ def init(options: argparse.Namespace, path: str | None) -> int:
     enrol(authority, files, config.host.name, target, now_s)
     print(f"certificate of {config.host.name} in {files.root}")
     if options.queue:
-        name_for_queue(config)
+        place_on_first_host(config, files.read_credentials(), now_s)
         print(f"the queue is on {config.host.name}")
     settle_config(own, {}, path)
     show_to_daemons(load(str(own.file)), authority)
@@ -131,14 +129,6 @@ def init(options: argparse.Namespace, path: str | None) -> int:
     else:
         print(with_config("then here, for each other host:\n  lbctl token create HOST", path))
     return 0
-
-
-def name_for_queue(config: Config) -> None:
-    """This host's LIM is to begin with that, and to pass it on."""
-    file = SettingsFile(Path(config.host.state_dir))
-    shared = {name: shared_text(name, value) for name, value in placed([config.host.name]).items()}
-    settings = changed(file.settings(), config.host.name, None, {}, shared=shared)
-    write_private(file.path, settings_bytes(settings.lasting))
 
 
 def show_to_daemons(config: Config, authority: Authority) -> None:

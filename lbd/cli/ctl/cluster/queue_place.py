@@ -8,18 +8,26 @@ import argparse
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, say_missing
 from lbd.cli.ctl.verb import Verb, reading
 from lbd.cli.program import Parser, complain, taking_back
 from lbd.cli.quantities import duration
-from lbd.config.cluster import CLOSED, placed
+from lbd.config.cluster import CLOSED, placed, shared_text
 from lbd.config.load import load
+from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.console.output import print_json, put
 from lbd.console.reply import Json, number, text
 from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.lim.core.events import ChangeSettings
+from lbd.lim.core.signed import sealed
+from lbd.lim.settings_file import SettingsFile, settings_bytes
 from lbd.local.json_socket import Refusal
+from lbd.model import HostId
+from lbd.trust.files import Credentials, write_private
 
 ABOUT = {
     "enable": "these hosts run the dispatcher: the first leads, and with PostgreSQL the others "
@@ -124,6 +132,18 @@ def check_right(daemons: Daemons) -> None:
 
 
 # enable
+
+
+def place_on_first_host(config: Config, credentials: Credentials, now_s: float) -> None:
+    """This host's LIM is to begin with that, and to pass it on: signed, as if set by `lbctl`."""
+    from lbd.trust.seals import sign
+
+    me, file = HostId(config.host.name), SettingsFile(Path(config.host.state_dir))
+    before = file.settings()
+    shared = {name: shared_text(name, value) for name, value in placed([me]).items()}
+    change = ChangeSettings(None, {}, shared=shared)
+    signed = sealed(change, before, me, config.cluster.name, now_s, partial(sign, credentials))
+    write_private(file.path, settings_bytes(signed.applied_to(before, me).lasting))
 
 
 def enable(daemons: Daemons, options: argparse.Namespace) -> int:

@@ -9,11 +9,15 @@ from lbd.cli.ctl.own_address import remarks
 from lbd.cli.ctl.own_config import OwnConfig
 from lbd.cli.ctl.trust import is_for_member, refuse_if_joined
 from lbd.cli.lbctl import main
+from lbd.config.load import load
 from lbd.config.schema import Config, HostConfig
 from lbd.errors import ConfigError
+from lbd.lim.core.signed import signed_text
+from lbd.lim.settings_file import SettingsFile
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
-from lbd.trust.files import HostFiles
+from lbd.trust.files import HostFiles, host_files
+from lbd.trust.seals import signer_of
 
 NOW_S = time.time()
 DAY_S = 86400.0
@@ -88,6 +92,19 @@ def test_a_files_address_of_another_machine_is_named_with_its_setting(tmp_path, 
     said = capsys.readouterr().err
     assert "host.address 192.0.2.7 is no address of this machine" in said
     assert "`lbctl config set host.address ADDRESS`" in said
+
+
+def test_the_queue_that_init_places_is_signed_for_all_hosts(tmp_path, monkeypatch):
+    file = tmp_path / "lbd.toml"
+    file.write_text(f'[host]\nname = "h1"\naddress = "127.0.0.1"\nstate_dir = "{tmp_path}/state"\n'
+                    f'runtime_dir = "{tmp_path}/run"\n')  # fmt: skip
+    assert main(["init", "--config", str(file), "--queue"]) == 0
+    settings = SettingsFile(tmp_path / "state").settings()
+    text = signed_text("lbd", settings.seal, settings)
+    authority = host_files(load(str(file))).read_authority()
+    seal = settings.seal
+    assert signer_of(authority, seal.certificate, seal.signature, text).host == "h1"
+    assert settings.saved["dispatch.host"] == '"h1"'
 
 
 def test_who_is_not_root_is_told_that_the_cluster_is_private(monkeypatch, tmp_path, capsys):
