@@ -71,14 +71,6 @@ def test_forgotten_everywhere_but_where_nobody_answers(daemon, capsys):
     assert lim.asked == [{"op": "forget", "host": "h4", "id": lim.asked[0]["id"]}]
 
 
-def test_once_it_is_revoked_nobody_is_told_to_revoke_it(daemon, tmp_path, capsys):
-    daemon("lim", forget={"host": "h4", "missing": [], "listed": False})
-    (tmp_path / "tls").mkdir()
-    (tmp_path / "tls/revoked").write_text('signature\n{"number": 1, "lowest": {"h4": 1}}')
-    assert main(["forget", "h4"]) == 0
-    assert capsys.readouterr() == ("h4 is forgotten\n", "")
-
-
 @pytest.fixture
 def runs(tmp_path):
     """LIM and LBM seem to run there."""
