@@ -36,7 +36,7 @@ from lbd.errors import ConfigError, LbdError
 from lbd.text.spelling import hint
 
 BUILT_IN = "built-in"
-FOR_ALL = "set for all hosts "
+FOR_ALL = "set for all hosts"  # and what sets it
 OF_THE_QUEUE = ("dispatch.", "tags.")
 ALGORITHM = "lim.algorithm"
 LISTENER = "metrics.listen"
@@ -185,7 +185,7 @@ def in_force(config: Config) -> Iterator[Setting]:
     queue = {one.name: one.value for one in settings(overlaid(config, saved)[0], Config())}
     for one in settings(config, load_defaults()):
         if one.name in saved and is_shared(one.name):
-            how = "by lbctl queue" if one.name in QUEUE else "by lbctl config set --cluster"
+            how = " (lbctl queue)" if one.name in QUEUE else " (lbctl config set --cluster)"
             yield Setting(one.name, queue[one.name], FOR_ALL + how + signed, one.default)
             continue
         value = changed.get(one.name, one.value)
@@ -194,7 +194,7 @@ def in_force(config: Config) -> Iterator[Setting]:
         if value == one.value:
             yield one
         else:
-            how = "by lbctl algorithm" if one.name == ALGORITHM else "by lbctl param"
+            how = " (lbctl algorithm)" if one.name == ALGORITHM else " (lbctl param)"
             yield Setting(one.name, value, FOR_ALL + how + signed, one.default)
 
 

@@ -90,10 +90,10 @@ def test_what_was_changed_for_the_cluster_is_in_force(lbctl, file, daemon):
     found = {name: (changed[name]["value"], changed[name]["from"]) for name in
              ("lim.algorithm", *params)}  # fmt: skip
     assert found == {
-        "lim.algorithm": ("LOWEST", "set for all hosts by lbctl algorithm"),
-        "lim.min_gain": (0.5, "set for all hosts by lbctl param"),
-        "lim.adaptive": (True, "set for all hosts by lbctl param"),
-        "load.index": ("instant", "set for all hosts by lbctl param"),
+        "lim.algorithm": ("LOWEST", "set for all hosts (lbctl algorithm)"),
+        "lim.min_gain": (0.5, "set for all hosts (lbctl param)"),
+        "lim.adaptive": (True, "set for all hosts (lbctl param)"),
+        "load.index": ("instant", "set for all hosts (lbctl param)"),
     }
 
 
