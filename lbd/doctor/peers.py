@@ -1,5 +1,6 @@
 """What `lbctl doctor` looks at of the other hosts, beside whether their LIM answers."""
 
+import contextlib
 import os
 import shlex
 import socket
@@ -18,6 +19,7 @@ from lbd.local.json_socket import ask
 from lbd.model import Closed
 from lbd.text.closed_words import WORDS
 
+START_DISPATCHER = "start it: systemctl start lbd-dispatcher, or lbd up"
 CONNECT_TIMEOUT_S = 2.0
 AT_ONCE = 32
 EXPLAIN_TIMEOUT_S = 8.0
@@ -66,15 +68,17 @@ def queue(daemons: Daemons) -> Iterator[Check]:
     except LbdError:
         return
     found = table(cluster, "dispatcher")
+    with contextlib.suppress(LbdError):  # it is asked for once a second only
+        found = found or daemons.lbm({"op": "queue.status"}, CONNECT_TIMEOUT_S)
     if leader := text(found, "leader"):
         yield Check("dispatcher", OK, f"on {leader}, {text(found, 'queued')} queued")
         if daemons.config.host.name in hosts and not answers(daemons.socket("dispatcher")):
             says = f"the one here does not run: if {leader} is lost, this host does not take over"
-            yield Check("standby", FAULT, says, f"{START}; its log says more")
+            yield Check("standby", FAULT, says, f"{START_DISPATCHER}; its log says more")
     else:
         host = " or ".join(hosts)
         says = f"the one on {host} is not reached: lbrun -q and -d are refused"
-        fix = f"start it on {host}: lbd up, or systemctl start lbd-dispatcher; its log says more"
+        fix = f"on {host}, {START_DISPATCHER}; its log says more"
         yield Check("dispatcher", FAULT, says, fix)
 
 

@@ -22,6 +22,7 @@ STEADY = (
     "    sys.stdout.buffer.write(data), sys.stdout.buffer.flush(), time.sleep(0.0005)"
 )
 COMMANDS = (("cat",), ("python3", "-c", STEADY))
+PASSING = "while :; do lbrun true 2>/dev/null; done"  # clients that are just going
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +57,13 @@ def test_nothing_is_lost_and_nothing_comes_twice(lab, number, monkeypatch):
     ]  # fmt: skip
     # Who comes while no LBM is there waits three seconds, in which a busy machine may start none.
     lab.wait_until(lambda: known(lab) == before + STREAMS, "every LBM knows of its commands")
+    passing = [lab.popen(host, "sh", "-c", PASSING) for host in lab.hosts]
     for _ in range(rng.randint(1, 2)):
         time.sleep(rng.uniform(0, 0.4))
         restart(lab, *rng.choice((("h1",), ("h2",), ("h1", "h2"), ("h2", "h1"))))
+    for process in passing:
+        process.terminate()
+        process.wait()
     ends = [(*stream.finish(), stream.is_whole()) for stream in streams]
     assert ends == [(0, "", True)] * STREAMS, f"LBD_RESTART_SEED={SEED}\n{lab.logs(30)}"
     lab.wait_until(lambda: not lab.jobs_alive(), "nothing is left", 30, lab.jobs_alive)

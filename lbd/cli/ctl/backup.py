@@ -55,6 +55,7 @@ SETTINGS, CONFIG, LEDGER = "settings.json", "lbd.toml", "ledger.sqlite"
 SMALL_BYTES_MAX = 64 << 20  # of every part but the ledger
 UNIX_S_MAX = 1e11
 DAEMONS = ("up", "lim", "lbm", "dispatcher")
+ENDING_S, POLL_S = 15.0, 0.1
 PARTS = {
     AUTHORITY[1]: "the authority",
     LEDGER: "the ledger of the queue",
@@ -158,7 +159,7 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
     file = Path(options.file)
     config_file = absent_file(path)
     config = load_new(()) if config_file else load(path)
-    need_stopped(config)
+    need_stopped(config, ENDING_S)
     state_dir = Path(config.host.state_dir)
     with scratch(state_dir.parent) as directory:
         parts = unpacked(file, directory)
@@ -206,14 +207,26 @@ def say_what_is_next(restored: Restored, parts: list[str], manifest: Manifest) -
     put("start the daemons: `lbd up`, or systemctl start lbd.target")
 
 
-def need_stopped(config: Config) -> None:
-    """Raises LbdError."""
+def need_stopped(config: Config, patience_s: float = 0.0) -> None:
+    """Those that are ending have `patience_s` for it: `systemctl stop lbd.target` returns before.
+
+    Raises LbdError.
+    """
+    deadline_s = time.monotonic() + patience_s
+    while running := program_running(config):
+        if time.monotonic() >= deadline_s:
+            raise LbdError(f"{running} runs here: stop the daemons first")
+        time.sleep(POLL_S)
+
+
+def program_running(config: Config) -> str:
+    """Which daemon of this host runs, and its process; "" if none does."""
     for directory in (config.host.runtime_dir, config.host.state_dir):
         for daemon in DAEMONS:
             pid = pid_of_holder(Path(directory, f"{daemon}.pid"))
             if pid is not None:
-                program = "lbd up" if daemon == "up" else f"lbd {daemon}"
-                raise LbdError(f"`{program}` (pid {pid}) runs here: stop the daemons first")
+                return f"`lbd up` (pid {pid})" if daemon == "up" else f"`lbd {daemon}` (pid {pid})"
+    return ""
 
 
 def unpacked(file: Path, directory: Path) -> list[str]:

@@ -1,6 +1,10 @@
 """`lbctl web login`: a link that signs in to the status page, once."""
 
 import argparse
+import contextlib
+import socket
+import subprocess
+import time
 from pathlib import Path
 
 from lbd.cli.ctl.verb import Verb
@@ -13,6 +17,9 @@ from lbd.local.json_socket import ask
 from lbd.process.own_directory import why_not_believed
 from lbd.text.units import show_duration
 
+WHERE = ("systemctl", "show", "--property=Listen", "--value", "lbd-web.socket")
+ANSWER_S, WAKES_S, POLL_S = 2.0, 10.0, 0.1
+
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("action", metavar="login", choices=("login",),
@@ -21,8 +28,14 @@ def add_options(parser: Parser) -> None:
 
 def web(options: argparse.Namespace, path: str | None) -> int:
     """Your own page if you run one, else that of this host. Raises LbdError."""
-    directories = dict.fromkeys((default_runtime_dir(), load(path).host.runtime_dir))
-    reply = first_answer([Path(directory) for directory in directories])
+    names = dict.fromkeys((default_runtime_dir(), load(path).host.runtime_dir))
+    directories = [Path(name) for name in names]
+    try:
+        reply = first_answer(directories)
+    except Unavailable:
+        if not wake():
+            raise
+        reply = patiently(directories)
     if options.json:
         print_json({"url": reply.get("url"), "valid_s": reply.get("valid_s")})
         return 0
@@ -46,6 +59,28 @@ def first_answer(directories: list[Path]) -> Json:
         except Unavailable as found:
             problem = found
     raise problem
+
+
+def wake() -> bool:
+    """With the package its first connection starts the page. Returns whether one was made."""
+    try:
+        done = subprocess.run(WHERE, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+        address = done.stdout.partition(" ")[0].strip()  # 127.0.0.1:9480 (Stream)
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host.strip("[]"), int(port)), ANSWER_S):
+            return True
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return False
+
+
+def patiently(directories: list[Path]) -> Json:
+    """Of a page that is being started. Raises LbdError."""
+    deadline_s = time.monotonic() + WAKES_S
+    while time.monotonic() < deadline_s:
+        with contextlib.suppress(Unavailable):
+            return first_answer(directories)
+        time.sleep(POLL_S)
+    return first_answer(directories)
 
 
 EXAMPLES = ("lbctl web login        open what it prints in your browser",)

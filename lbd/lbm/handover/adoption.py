@@ -187,6 +187,8 @@ class Adoption:
         return self._streams[run.token].converse(run.number)
 
     def _restore_client(self, left: ClientState) -> None:
+        if left.socket < 0:  # an LBM of the last release names those who had gone, too
+            return
         sock = socket.socket(fileno=left.socket)
         try:
             connection = self._clients.connection(sock)

@@ -288,10 +288,10 @@ class Connection:
         return remote is not None and remote.is_moving_files
 
     def left(self) -> ClientState | None:
-        """Between two steps of the event loop, after which there are none. None: it has its answer.
-        Raises NotNow."""
+        """Between two steps of the event loop, after which there are none. None: it has its answer,
+        or is gone. Raises NotNow."""
         command = self.command
-        if self._sent_end:
+        if self._sent_end or self._socket.fileno() < 0:
             return None
         if self._is_answering or self.is_moving_files:
             raise NotNow

@@ -9,10 +9,12 @@ import shutil
 import signal
 import tarfile
 import tempfile
+import threading
 import time
 
 import pytest
 
+from lbd.cli.ctl import backup
 from lbd.cli.lbctl import main
 from lbd.config.load import load
 from lbd.net.tls import names_in
@@ -153,7 +155,8 @@ def test_an_authority_that_is_no_older_is_kept(lbctl, host, file, damage):
 
 
 @pytest.mark.parametrize("daemon", ["up", "lim", "lbm", "dispatcher"])
-def test_not_while_a_daemon_runs(lbctl, host, file, daemon):
+def test_not_while_a_daemon_runs(lbctl, host, file, daemon, monkeypatch):
+    monkeypatch.setattr(backup, "ENDING_S", 0.2)
     run = host.root / "run"
     run.mkdir()
     before = host.files_there()
@@ -165,6 +168,17 @@ def test_not_while_a_daemon_runs(lbctl, host, file, daemon):
     assert "(pid 17) runs here: stop the daemons first" in said
     (run / f"{daemon}.pid").unlink()
     assert host.files_there() == before
+
+
+def test_a_daemon_that_is_ending_is_waited_for(lbctl, host, file):
+    """As after `systemctl stop lbd.target`, which returns before its units have ended."""
+    (host.root / "run").mkdir()
+    held = (host.root / "run/lim.pid").open("w")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    ends = threading.Timer(0.3, held.close)
+    ends.start()
+    lbctl("restore", file)
+    ends.join()
 
 
 def test_not_that_of_another_cluster(lbctl, host, file, tmp_path):

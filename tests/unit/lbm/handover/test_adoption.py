@@ -123,6 +123,13 @@ async def test_what_the_keeper_of_a_killed_lbm_ends_holds_what_it_was_given_unti
     assert not host.slots.pool.held
 
 
+async def test_a_client_that_had_gone_is_passed_over(host):
+    """An LBM of the last release may name one."""
+    left = Left([], [], [], [], [], None)
+    left.clients.append(ClientState(codec.NO_FD))
+    adoption(host).take_up(left)
+
+
 async def test_what_runs_alone_goes_on_and_holds_no_slot(host):
     """Such as a line of --notify, which is run once."""
     adoption(host).take_up(Left([], [], [], [], ["alone.7", "as-user.8"], None))

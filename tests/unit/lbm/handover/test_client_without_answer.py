@@ -79,3 +79,11 @@ async def test_nor_does_who_has_asked_nothing_or_another_thing(ends, early):
     connection._unheard = early
     connection.left()
     assert answer(client) == b""
+
+
+async def test_who_has_gone_meanwhile_is_not_handed_over(ends):
+    """Who is connected is noted before all comes to rest, which takes a while."""
+    client, connection = ends
+    client.close()
+    connection.close()
+    assert connection.left() is None
