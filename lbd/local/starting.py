@@ -5,6 +5,7 @@ import time
 from contextlib import suppress
 
 WAIT_S, LOOK_S = 5.0, 0.05
+RETURNS_S = 5.0  # since a daemon has made way for another
 PID_BYTES, COMMAND_BYTES = 32, 4096
 
 
@@ -23,6 +24,19 @@ class Patience:
             return False
         time.sleep(LOOK_S)
         return True
+
+
+def returning_mark(socket: str) -> str:
+    """The file that is made as a daemon makes way for another at this socket."""
+    return f"{socket.removesuffix('.sock')}.restarting"
+
+
+def returns(socket: str) -> bool:
+    """Whether a daemon is about to listen there again."""
+    try:
+        return time.time() - os.stat(returning_mark(socket)).st_mtime < RETURNS_S
+    except OSError:
+        return False
 
 
 def starter(runtime_dir: str, daemon: str) -> str:

@@ -17,6 +17,7 @@ from lbd.lim.policy_guard import PolicyGuard
 from lbd.lim.remembering import Remembering
 from lbd.lim.socket import Operations
 from lbd.local import json_socket as local
+from lbd.local.starting import returning_mark
 from lbd.net.lim_network import LimNetwork, Traffic
 from lbd.net.tls import Tls, has_new_certificate
 from lbd.net.transport import Plain
@@ -70,6 +71,7 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
         path = runtime_dir / "lim.sock"
         server = await local.serve_json(path, operations.handle, SOCKET_MODE, operations.closed)
         scope = lim.sampler.scope
+        Path(returning_mark(str(path))).unlink(missing_ok=True)
         log.info("ready host=%s scope=%s (%s)", lim.state.me, scope.name, scope.reason)
         ready(f"host {lim.state.me}, scope {scope.name}")
         lim.kept.follow(lim.state.settings)
@@ -86,6 +88,8 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
                 for task in beside:
                     task.cancel()
         finally:
+            if stop.makes_way:  # what asks for it meanwhile waits for the next one
+                Path(returning_mark(str(path))).touch()
             server.close()
             level.take_back()
             with suppress(FileNotFoundError):

@@ -29,6 +29,7 @@ from lbd.local.budget import Budget
 from lbd.local.json_socket import Json, JsonClient
 from lbd.local.long_answers import LongAnswers
 from lbd.local.rate_limit import Rates
+from lbd.local.starting import LOOK_S, returns
 from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
 from lbd.net.transport import Peers
@@ -138,14 +139,25 @@ class OutboundContext:
         it did not answer a moment ago. Raises Unavailable and Refusal."""
         if not must and time.monotonic() < self.lim_rests_until_s:
             raise Unavailable("the LIM has not answered lately")
+        await self._lim_returns()
         try:
             answer = await self.lim.call(question, ASK_TIMEOUT_S)
         except Unavailable:
             if self.lim.connected:
                 self.lim_rests_until_s = time.monotonic() + LIM_REST_S
+            elif await self._lim_returns():
+                return await self.lim.call(question, ASK_TIMEOUT_S)
             raise
         self.lim_rests_until_s = 0.0
         return answer
+
+    async def _lim_returns(self) -> bool:
+        """Waits for one that is being restarted; whether it is back then."""
+        while not self.lim.connected:
+            if not returns(str(self.lim.path)):
+                return False
+            await asyncio.sleep(LOOK_S)
+        return True
 
     def is_at(self, host: HostId, address: str) -> None:
         self.addresses[host] = address, time.monotonic() + ADDRESS_KEPT_S

@@ -1,10 +1,16 @@
 """What the LIM says of a place and of slots, as the events of a journey."""
 
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from lbd.errors import Unavailable
 from lbd.lbm.core import journey_events as e
+from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.lim_questions import lim_said, slots_of
+from lbd.local.starting import returning_mark
 from lbd.model import HostId, Verdict
 
 H1, H2 = HostId("h1"), HostId("h2")
@@ -45,3 +51,46 @@ def test_slots_of_those_that_are_up_all_and_free():
 def test_slots_are_of_use_only_with_our_own(hosts):
     with pytest.raises(Unavailable, match="how many slots there are here"):
         slots_of({"hosts": hosts}, H1)
+
+
+class Lim:
+    """One that is away, and back after so many looks (None: never)."""
+
+    def __init__(self, path, looks):
+        self.path, self.looks, self.asked = path, looks, 0
+
+    @property
+    def connected(self):
+        if self.looks is not None:
+            self.looks -= 1
+        return self.looks is not None and self.looks < 0
+
+    async def call(self, question, timeout_s):
+        if not self.connected:
+            raise Unavailable("lim is not running")
+        self.asked += 1
+        return {"verdict": "here"}
+
+
+def home_of(lim):
+    home = SimpleNamespace(lim=lim, lim_rests_until_s=0.0)
+    home._lim_returns = lambda: OutboundContext._lim_returns(home)
+    return home
+
+
+async def test_a_lim_that_makes_way_for_another_is_waited_for(tmp_path):
+    lim = Lim(tmp_path / "lim.sock", looks=3)
+    Path(returning_mark(str(lim.path))).touch()
+    assert await OutboundContext.ask_lim(home_of(lim), {}, must=False) == {"verdict": "here"}
+    assert lim.asked == 1
+
+
+async def test_one_that_has_died_is_not(tmp_path):
+    lim = Lim(tmp_path / "lim.sock", looks=None)
+    with pytest.raises(Unavailable, match="not running"):
+        await OutboundContext.ask_lim(home_of(lim), {}, must=True)
+    mark = Path(returning_mark(str(lim.path)))
+    mark.touch()
+    os.utime(mark, (1.0, 1.0))  # or nobody came
+    with pytest.raises(Unavailable, match="not running"):
+        await OutboundContext.ask_lim(home_of(lim), {}, must=True)
