@@ -64,7 +64,11 @@ def open_pid_file(path: Path, key: str) -> int:
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        descriptor = os.open(path, flags, 0o644)
+        try:
+            descriptor = os.open(path, flags, 0o644)
+        except PermissionError:
+            remove_left(path)
+            descriptor = os.open(path, flags, 0o644)
     except OSError as problem:
         raise ConfigError(
             f"{key} {path.parent}: {problem.strerror}; it must be a directory this user can write"
@@ -74,6 +78,15 @@ def open_pid_file(path: Path, key: str) -> int:
         os.close(descriptor)
         raise ConfigError(f"{key} {path.parent}: {path.name} is no file of its own; remove it")
     return descriptor
+
+
+def remove_left(path: Path) -> None:
+    """That of an account that the daemons had before, as after another way to install them.
+
+    Raises OSError if it may not be removed; what a daemon holds stays.
+    """
+    if path.is_file() and pid_of_holder(path) is None:
+        path.unlink()
 
 
 def pid_of_holder(path: Path) -> int | None:

@@ -1,5 +1,7 @@
 """One daemon of a kind for each runtime and each state directory."""
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -21,6 +23,26 @@ def test_both_directories_are_held_and_may_be_the_same(tmp_path):
     for lock in locks:
         os.close(lock)
     (lock,) = take_pid_locks("lim", run, run)
+    os.close(lock)
+
+
+def test_the_file_of_an_account_before_is_replaced_unless_it_is_held(tmp_path, monkeypatch):
+    """As after pip's `lbd` and the package's, which have different numbers."""
+    path, real = tmp_path / "lim.pid", os.open
+    path.write_text("17\n")
+
+    def as_another_user(name, flags, *mode):
+        if flags & os.O_RDWR and os.path.exists(name):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(name, flags, *mode)
+
+    with path.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        monkeypatch.setattr(os, "open", as_another_user)
+        with pytest.raises(ConfigError, match="Permission denied"):
+            take_pid_lock(path)
+    lock = take_pid_lock(path)
+    assert path.read_text() == f"{os.getpid()}\n"
     os.close(lock)
 
 
