@@ -12,7 +12,8 @@ grows old. What changes by less than is worth a report is published with the nex
 
 Whatever is lost is sent again, as nothing of it was acknowledged. A digest goes with each delta: a
 host whose own differs acknowledges nothing, and is sent everything, as a newcomer is. That happens
-once a keep-alive at most, whatever a host says that it has; a version that there never was is none.
+once a keep-alive, and after each Hello of ours that it answers, which are bounded, whatever a host
+says that it has; a version that there never was is none.
 
 Rejected: gossip among the hosts (of others' load only the centre is believed), and a stream to each
 host (a delta may be lost at no cost, a stream has to be held up). Pure.
@@ -171,6 +172,10 @@ class Publication:
     def acknowledged(self, reply: m.Message, version: int) -> None:
         """A host says that it has all of that version, of which there may be none."""
         self._has[reply.sender] = reply.incarnation, version if version <= self.version else 0
+
+    def introduced(self, name: HostId) -> None:
+        """It knows us from now on; all that was sent it before may have been refused."""
+        self._whole_at_s.pop(name, None)
 
     def forget(self, name: HostId) -> None:
         self._has.pop(name, None)

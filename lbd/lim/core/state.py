@@ -173,7 +173,6 @@ class LimState:
         return [e.SaveDrained(drained), Log(f"{'drained' if drained else 'no longer drained'}{by}")]
 
     def drained_there(self, name: HostId, drained: bool) -> None:
-        """The host has confirmed the drain; there is no need to wait for its sample."""
         self.table.drained_there(name, drained)
 
     # -- time ------------------------------------------------------------------------------------
@@ -381,6 +380,7 @@ class LimState:
             self._load_sender.publication.acknowledged(event.reply, body.known_version)
         if isinstance(event.sent, m.Hello):
             self.membership.hello_answered(name, event.to)
+            self._load_sender.publication.introduced(name)
             self.reservations.used(name)  # it has crossed ours out
         if isinstance(body, m.ReserveReply) and body.sample.host == name:
             self.table.record(body.sample, now_s)

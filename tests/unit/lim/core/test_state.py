@@ -73,6 +73,25 @@ def test_who_was_drained_once_is_drained():
     assert state.own_sample(NOW_S).drained
 
 
+def test_who_did_not_know_the_centre_is_sent_everything_once_it_does():
+    """A LIM that was started again hears of the others at once, not after a keep-alive."""
+    state = lim(me="h1", params=LimConfig(), joined=ALL[1:])
+
+    def said_to(name, now_s):
+        return [
+            one.body for one in state.handle(e.Tick(), now_s)
+            if isinstance(one, e.Broadcast) and isinstance(one.body, m.Delta) and name in one.to
+        ]  # fmt: skip
+
+    assert said_to(H2, NOW_S + 1.0) == [], "that of before may have been refused"
+    unknown = m.Message("test", H2, 1, m.Ack(unknown_sender=True))
+    (hello,) = state.handle(e.Replied(H2, m.Ping(), unknown), NOW_S + 1.0)
+    assert isinstance(hello.body, m.Hello)
+    state.handle(e.Replied(H2, hello.body, replace(unknown, body=m.Ack())), NOW_S + 1.1)
+    (again,) = said_to(H2, NOW_S + 2.0)
+    assert (again.since, len(again.whole)) == (0, len(ALL))
+
+
 def test_a_ping_is_answered():
     assert hear(lim(), "h2", m.Ping()) == m.Ack()
 
