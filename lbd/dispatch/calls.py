@@ -45,6 +45,8 @@ class Calls:
         burst_s = LONG_OF_USER * CHARGED_S_MAX  # so that no user alone can make the others wait
         self._time = TimeShares(burst_s=burst_s, clock_s=clock_s)
         self._time_of_user = TimeShares(USER_SHARE, clock_s=clock_s)
+        # An order waits for orders alone: how long a list is may be due to other users' jobs.
+        self._orders_of_user = TimeShares(USER_SHARE, clock_s=clock_s)
         self._under_way = 0
 
     async def host(self, context: "Context") -> str:
@@ -118,11 +120,11 @@ class Calls:
         """Around an order: what it takes is charged to its user, never to the others of that host.
         `alone`: no other such order meanwhile."""
         async with self.long(host, user):
-            await self._time_of_user.turn((host, user))
+            await self._orders_of_user.turn((host, user))
             async with self._requeueing if alone else contextlib.nullcontext():
                 began_s = self._clock_s()
                 try:
                     yield
                 finally:
                     taken_s = self._clock_s() - began_s - ORDER_S  # the disk has its part
-                    self._time_of_user.charge((host, user), min(CHARGED_S_MAX, max(0.0, taken_s)))
+                    self._orders_of_user.charge((host, user), min(CHARGED_S_MAX, max(0.0, taken_s)))

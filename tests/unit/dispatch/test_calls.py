@@ -191,6 +191,14 @@ async def test_who_asks_for_long_answers_waits_and_others_of_that_host_do_not(ki
     again.cancel()
 
 
+async def test_an_order_does_not_wait_for_what_its_user_has_listed():
+    asked = Calls(Trust(), RATE, clock := Clock())
+    async with asked.listing("h2", "ann"):
+        clock.now_s += 10.0
+    async with asyncio.timeout(1.0), ordering(asked, "h2", "ann"):
+        pass
+
+
 async def test_short_orders_are_charged_nothing():
     asked = Calls(Trust(), RATE, clock := Clock())
     for _ in range(100):
