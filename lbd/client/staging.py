@@ -38,7 +38,7 @@ class Staging:
         for path in self.send:
             if not os.path.lexists(os.path.join(directory, path)):
                 raise Trouble(f"--send {shown(path)}: No such file or directory")
-        self._fetching = Fetching(self.send, self.fetch, os.getpid())
+        self._fetching = Fetching(self.send, self.fetch, int.from_bytes(os.urandom(8), "big"))
         try:
             self._fetching.check(directory)
         except BadPack as problem:

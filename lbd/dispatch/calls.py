@@ -25,19 +25,29 @@ if TYPE_CHECKING:  # generic in the stubs only
     Context = grpc.aio.ServicerContext[bytes, bytes]
 
 SELECTOR_BYTES = 256  # what one of a question counts as: by default, half of a core a host at most
-LISTING_S_MAX = 2.0  # that one answer is charged
+CHARGED_S_MAX = 2.0  # for one answer, or one order
+ORDER_S = 0.1  # that an order may take for nothing
+USER_SHARE = 0.25  # of our time; all users of a host have twice as much together
 LONG_AT_ONCE = 8  # questions of one host whose answers may be long
 LONG_OF_USER = 2  # and of one of its users: others' are not to wait for them
 Answer = TypeVar("Answer")
 
 
 class Calls:
-    def __init__(self, trust: Trust, bytes_per_s: int) -> None:
-        self._trust = trust
+    def __init__(
+        self, trust: Trust, bytes_per_s: int, clock_s: "Callable[[], float]" = time.monotonic
+    ) -> None:
+        self._trust, self._clock_s = trust, clock_s
         self._rates = CallRates(bytes_per_s)
-        self.requeueing = asyncio.Lock()
+        # What has ended may have begun again meanwhile, and then its last attempt is another.
+        self._requeueing = asyncio.Lock()
         self._long_of_user, self._long_of_host = Turns(LONG_OF_USER), Turns(LONG_AT_ONCE)
-        self._time, self._under_way = TimeShares(), 0
+        burst_s = LONG_OF_USER * CHARGED_S_MAX  # so that no user alone can make the others wait
+        self._time = TimeShares(burst_s=burst_s, clock_s=clock_s)
+        self._time_of_user = TimeShares(USER_SHARE, clock_s=clock_s)
+        # An order waits for orders alone: how long a list is may be due to other users' jobs.
+        self._orders_of_user = TimeShares(USER_SHARE, clock_s=clock_s)
+        self._under_way = 0
 
     async def host(self, context: "Context") -> str:
         """Who calls; as it says itself where hosts prove nothing, as in a lab."""
@@ -51,11 +61,11 @@ class Calls:
 
     def answered(self, host: str, size_bytes: int) -> None:
         """Charges the size of an answer to the host's next calls."""
-        self._rates.answered(host, size_bytes, time.monotonic())
+        self._rates.answered(host, size_bytes, self._clock_s())
 
     async def turn(self, host: str, size_bytes: int, context: "Context") -> None:
         """Waits for it; aborts the call of a host that would have to wait for too long."""
-        wait_s = self._rates.wait_s(host, size_bytes, time.monotonic())
+        wait_s = self._rates.wait_s(host, size_bytes, self._clock_s())
         if wait_s is None:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -89,15 +99,32 @@ class Calls:
 
     @contextlib.asynccontextmanager
     async def listing(self, host: str, user: str) -> AsyncIterator[None]:
-        """Around an answer about many jobs: the same, and a host has half of our time for these.
-        Those that are under way share it; nobody owes more than a few seconds."""
+        """Around an answer about many jobs: the same, and a host has half of our time for these,
+        each of its users a quarter. Those that are under way share it; nobody owes more than a few
+        seconds."""
         async with self.long(host, user):
+            await self._time_of_user.turn((host, user))
             await self._time.turn(host)
-            began_s = time.monotonic()
+            began_s = self._clock_s()
             self._under_way += 1
             try:
                 yield
             finally:
-                taken_s = min(LISTING_S_MAX, time.monotonic() - began_s)
-                self._time.charge(host, taken_s / self._under_way)
+                taken_s = min(CHARGED_S_MAX, self._clock_s() - began_s) / self._under_way
+                self._time.charge(host, taken_s)
+                self._time_of_user.charge((host, user), taken_s)
                 self._under_way -= 1
+
+    @contextlib.asynccontextmanager
+    async def ordering(self, host: str, user: str, *, alone: bool) -> AsyncIterator[None]:
+        """Around an order: what it takes is charged to its user, never to the others of that host.
+        `alone`: no other such order meanwhile."""
+        async with self.long(host, user):
+            await self._orders_of_user.turn((host, user))
+            async with self._requeueing if alone else contextlib.nullcontext():
+                began_s = self._clock_s()
+                try:
+                    yield
+                finally:
+                    taken_s = self._clock_s() - began_s - ORDER_S  # the disk has its part
+                    self._orders_of_user.charge((host, user), min(CHARGED_S_MAX, max(0.0, taken_s)))

@@ -1,7 +1,6 @@
 """What the dispatcher is asked over the network: the hosts' lines, submissions, questions."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -212,9 +211,7 @@ class QueueService:
     async def _act(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.ActRequest, data, context)
         host = await self._calls.host(context)
-        # What has ended may have begun again meanwhile, and then its last attempt is another.
-        alone = self._calls.requeueing if asked.verb in REQUEUES else contextlib.nullcontext()
-        async with self._calls.long(host, asked.user), alone:
+        async with self._calls.ordering(host, asked.user, alone=asked.verb in REQUEUES):
             return await self._orders.carry_out(asked, host)
 
     async def _tags(self, data: bytes, context: "Context") -> bytes:

@@ -28,7 +28,8 @@ class Fetching:
     """Unpacks listed paths below the current directory."""
 
     def __init__(self, send: list[bytes], fetch: list[bytes], mark: int) -> None:
-        """`send`: what was sent may be replaced. `mark`: nobody else's, for names beside ours."""
+        """`send`: what was sent may be replaced. `mark`: for names beside ours, of digits that
+        nobody can guess who may write there, too."""
         self._send = send
         self._fetch = fetch
         self._mark = mark

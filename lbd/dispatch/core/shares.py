@@ -13,7 +13,7 @@ Rules beside the order of arrival, each off unless the configuration sets it:
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -200,15 +200,3 @@ def read_name_limits(given: Sequence[str]) -> tuple[tuple[str, int], ...]:
             raise ValueError(f"{text!r}: write a name and how many at once, like fit-*:2")
         limits.append((name, int(number)))
     return tuple(limits)
-
-
-def even_share(wants: Iterable[int], room: int) -> int | None:
-    """The most that each gets of `room`: who wants less gets that, and the rest is shared evenly
-    among the others (max-min fairness). None if there is room for all."""
-    left, rising = room, sorted(wants)
-    for index, want in enumerate(rising):
-        share = left // (len(rising) - index)
-        if want > share:
-            return share
-        left -= want
-    return None

@@ -4,7 +4,7 @@ The tasks of an array have numbers that follow each other, so all that is asked 
 walk along the primary key, and a list steps over the tasks it does not show.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from lbd.dispatch.core.ledger_rows import BadTask, JobRow, SubmissionRange, Tally, Wanted
@@ -13,6 +13,7 @@ from lbd.dispatch.ledger.work import (
     COMMAND_BYTES,
     FIRST_JOB,
     LARGEST,
+    VALUES_MAX,
     Ask,
     Parts,
     Row,
@@ -30,6 +31,7 @@ from lbd.dispatch.ledger.work import (
 
 PAGE = 500  # jobs that are looked at together, before those of an array are stepped over
 LOOKED_INTO = 100  # arrays of one answer
+TALLIED = 50_000  # tasks that are counted together
 SHOWN = 8  # runs of waiting tasks, and tasks that failed
 
 
@@ -81,7 +83,7 @@ def tallies(arrays: Sequence[JobRow]) -> Work[dict[int, Tally]]:
     """By the arrays' ids; a row of each is given. Of very many only the numbers of their tasks:
     anybody may submit them by the thousand, and each takes a question more for what waits."""
     found: dict[int, Tally] = {}
-    for some in parts(sorted({row.submission for row in arrays})):
+    for some in counted_together({row.submission: row.count for row in arrays}):
         rows = yield Ask(
             "SELECT submission, state, COUNT(*), MIN(started), MAX(finished), SUM(cpu_s),"  # noqa: S608  # question marks
             " CAST(SUM(CASE WHEN finished IS NULL AND state <> 'pending'"
@@ -99,6 +101,19 @@ def tallies(arrays: Sequence[JobRow]) -> Work[dict[int, Tally]]:
         for first, count in sorted({(row.first, row.count) for row in arrays}):
             known[first] = yield from looked_into(known[first], first, count)
     return known
+
+
+def counted_together(tasks: dict[int, int]) -> Iterator[Sequence[int]]:
+    """Submissions for each statement, so that others ask meanwhile. `tasks`: how many each has."""
+    some, count = list[int](), 0
+    for submission, own in sorted(tasks.items()):
+        if some and (count + own > TALLIED or len(some) == VALUES_MAX):
+            yield some
+            some, count = [], 0
+        some.append(submission)
+        count += own
+    if some:
+        yield some
 
 
 def tally_of(rows: Sequence[Row]) -> Tally:

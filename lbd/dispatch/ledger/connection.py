@@ -3,19 +3,16 @@
 import contextlib
 import os
 import ssl
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import asyncpg
 
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger.database_url import mode_in_force
-from lbd.dispatch.ledger.work import Ask, Result, Row, Work
+from lbd.dispatch.ledger.work import Ask, Many, Over, Result, Row, Work, advance
 from lbd.errors import ConfigError, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Classes of SQLSTATE: connection, its own time-outs, rollback, resources, intervention, system.
 PASSING = ("08", "25", "40", "53", "55", "57", "58")
@@ -100,18 +97,20 @@ class Connection:
 
 async def carry_out(connection: asyncpg.Connection, work: Work[Result]) -> Result:
     rows: Sequence[Row] | None = None
-    while True:
-        try:
-            step = work.send(rows) if rows is not None else next(work)
-        except StopIteration as over:
-            result: Result = over.value
-            return result
-        if isinstance(step, Ask):
-            rows = await connection.fetch(numbered(step.sql), *map(storable, step.values))
-        else:
-            values = [tuple(map(storable, row)) for row in step.rows]
-            await connection.executemany(numbered(step.sql), values)
-            rows = ()
+    while not isinstance(step := advance(work, rows), Over):
+        rows = await rows_of(connection, step)
+    return step.result
+
+
+async def rows_of(connection: asyncpg.Connection, step: Ask | Many) -> Sequence[Row]:
+    if isinstance(step, Ask):
+        found: Sequence[Row] = await connection.fetch(
+            numbered(step.sql), *map(storable, step.values)
+        )
+        return found
+    values = [tuple(map(storable, row)) for row in step.rows]
+    await connection.executemany(numbered(step.sql), values)
+    return ()
 
 
 @lru_cache(maxsize=256)

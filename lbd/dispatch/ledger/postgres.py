@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from typing import TYPE_CHECKING
 
 import asyncpg
 
@@ -22,9 +23,13 @@ from lbd.dispatch.ledger.connection import (
     carry_out,
     line,
     passes,
+    rows_of,
 )
 from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle, steps
-from lbd.dispatch.ledger.work import MakeWork, Result
+from lbd.dispatch.ledger.work import MakeWork, Over, Result, Row, Work, advance
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 log = logging.getLogger("lbd.dispatch")
 
@@ -49,7 +54,7 @@ class PostgresLedger(Store):
         self._fencing = fencing
         self._writing = Connection(url, f"{name} ledger", term_s)
         self._reading = Connection(url, f"{name} questions", term_s, READ_S)
-        self._one_question = asyncio.Lock()
+        self._one_statement = asyncio.Lock()
         self._waiting: list[Request] = []
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -74,17 +79,27 @@ class PostgresLedger(Store):
         await self._reading.close()
 
     async def _read(self, make: MakeWork[Result]) -> Result:
-        async with self._one_question:
-            for tries_left in reversed(range(TRIES)):
-                try:
-                    return await carry_out(await self._reading.get(), make())
-                except TROUBLES as problem:
-                    self._reading.drop()
-                    if not tries_left:
-                        raise self._reading.trouble(problem) from None
-                except FAULTS as problem:
+        for tries_left in reversed(range(TRIES)):
+            try:
+                return await self._read_once(make())
+            except TROUBLES as problem:
+                if not tries_left:
                     raise self._reading.trouble(problem) from None
+            except FAULTS as problem:
+                raise self._reading.trouble(problem) from None
         raise AssertionError
+
+    async def _read_once(self, question: Work[Result]) -> Result:
+        """Others ask between two statements. Raises TROUBLES, FAULTS."""
+        rows: Sequence[Row] | None = None
+        while not isinstance(step := advance(question, rows), Over):
+            async with self._one_statement:
+                try:
+                    rows = await rows_of(await self._reading.get(), step)
+                except TROUBLES:
+                    self._reading.drop()
+                    raise
+        return step.result
 
     def _put(self, request: Request) -> None:
         request.until_s = asyncio.get_running_loop().time() + REFUSE_S

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from lbd.config.dispatch import DispatchConfig
 from lbd.dispatch.core.ledger_room import Excess, OnRecord, Weight
 from lbd.dispatch.core.ledger_rows import Ledger
-from lbd.dispatch.core.shares import even_share
 from lbd.dispatch.ledger.work import VALUES_MAX, Ask, Many, Work, marks, whole
+from lbd.policy.even_share import even_share
 
 FORGET_AT_ONCE, FORGET_PAUSE_S = 1000, 0.2
 DAY_S = 86400.0

@@ -1,6 +1,7 @@
 """The ledger in one SQLite file: WAL, full sync, one writer thread that commits in groups.
 
-Questions are answered from a second connection in a thread of its own; they never hold up writing.
+Questions are answered from a second connection in a thread of its own; they never hold up writing,
+and take turns there statement by statement: none waits for all the rows of another.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from lbd.dispatch.core.ledger_room import Disk, Excess
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger.schema import STEPS, VERSION
 from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle, steps
-from lbd.dispatch.ledger.work import Ask, MakeWork, Result, Row, Work
+from lbd.dispatch.ledger.work import Ask, MakeWork, Over, Result, Row, Work, advance
 from lbd.errors import ConfigError
 from lbd.model import ENDED_NAMES
 
@@ -76,10 +77,16 @@ class SqliteLedger(Store):
         return count
 
     async def _read(self, make: MakeWork[Result]) -> Result:
+        rows: list[Row] | None = None
         try:
-            return await self._loop.run_in_executor(
-                self._reading, lambda: carry_out(self._reader, make())
-            )
+            question = make()
+            while True:
+                reply = await self._loop.run_in_executor(
+                    self._reading, carry_on, self._reader, question, rows
+                )
+                if isinstance(reply, Over):
+                    return reply.result
+                rows = reply
         except (sqlite3.Error, *FAULTS) as problem:
             raise LedgerTrouble(f"{self._path}: {problem}") from problem
 
@@ -199,17 +206,22 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
 
 def carry_out(db: sqlite3.Connection, work: Work[Result]) -> Result:
     rows: list[Row] | None = None
-    while True:
-        try:
-            step = work.send(rows) if rows is not None else next(work)
-        except StopIteration as over:
-            result: Result = over.value
-            return result
-        if isinstance(step, Ask):
-            rows = db.execute(step.sql, step.values).fetchall()
-        else:
-            db.executemany(step.sql, step.rows)
-            rows = []
+    while not isinstance(reply := carry_on(db, work, rows), Over):
+        rows = reply
+    return reply.result
+
+
+def carry_on(
+    db: sqlite3.Connection, work: Work[Result], rows: list[Row] | None
+) -> list[Row] | Over[Result]:
+    """The rows of its next statement. `rows`: of the last one, None at first."""
+    step = advance(work, rows)
+    if isinstance(step, Over):
+        return step
+    if isinstance(step, Ask):
+        return db.execute(step.sql, step.values).fetchall()
+    db.executemany(step.sql, step.rows)
+    return []
 
 
 def give_back() -> Work[None]:

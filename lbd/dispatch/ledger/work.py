@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from lbd.dispatch.core.ledger_rows import (
     UNREADABLE,
@@ -57,7 +57,7 @@ SUBMISSION_COLUMNS = """
 """
 COMMAND_BYTES, FIRST_JOB = 4, 18  # which of these
 VALUES_MAX = 500  # in one statement
-PAGE = 1000  # jobs that are read before it is looked how large they are
+PAGE = 1000  # jobs that are read together: then it is looked how large they are, and others ask
 LIVE_BYTES = 64 << 20  # of commands that are read together at the start
 LARGEST = (1 << 63) - 1
 
@@ -84,6 +84,21 @@ class Many:
 Result = TypeVar("Result")
 Work = Generator[Ask | Many, Sequence[Row], Result]
 MakeWork = Callable[[], Work[Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Over(Generic[Result]):
+    """A piece of work has returned."""
+
+    result: Result
+
+
+def advance(work: Work[Result], rows: Sequence[Row] | None) -> Ask | Many | Over[Result]:
+    """Its next statement. `rows`: of the last one, None at first."""
+    try:
+        return work.send(rows) if rows is not None else next(work)
+    except StopIteration as over:
+        return Over(over.value)
 
 
 # What changes it
@@ -340,36 +355,43 @@ def live_page(after: int, limit: int | None) -> Work[tuple[int | None, list[JobR
                 del rows[number:]
                 break
     last = whole(rows[-1][0]) if rows else None
-    return last, jobs_of(rows, known, (yield from commands_of(rows)))
+    commands: dict[object, bytes] = {}
+    yield from learn_commands(commands, rows)
+    return last, jobs_of(rows, known, commands)
 
 
 def find(wanted: Wanted) -> Work[list[JobRow]]:
     tables, clauses, values = conditions(wanted)
     tables = JOB_COLUMNS + tables
-    found: list[Row] = []
+    pages: list[list[JobRow]] = []
     known: Submissions = {}
-    size, page = 0, PAGE if wanted.bytes_max else wanted.limit
+    commands: dict[object, bytes] = {}
+    count = size = 0
     parts_of_it = Parts(wanted)
     while (part := (yield from parts_of_it.following())) is not None:
-        if len(found) >= wanted.limit or not has_room(wanted.bytes_max, size):
+        if count >= wanted.limit or not has_room(wanted.bytes_max, size):
             break
         clause, ends = part
         where = " AND ".join([*clauses, *filter(None, (clause,)), "j.id <= ?"])
         newest_first = f"SELECT {tables} WHERE {where} ORDER BY j.id DESC LIMIT ?"
         last = LARGEST
-        while len(found) < wanted.limit and has_room(wanted.bytes_max, size):
-            count = min(page, wanted.limit - len(found))
-            more = yield Ask(newest_first, (*values, *ends, last, count))
+        while count < wanted.limit and has_room(wanted.bytes_max, size):
+            most = min(PAGE, wanted.limit - count)  # others ask between two pages
+            more = yield Ask(newest_first, (*values, *ends, last, most))
             yield from learn(known, more)
+            page: list[Row] = []
             for row in more:
                 if has_room(wanted.bytes_max, size) and row[1] in known:
-                    found.append(row)
+                    page.append(row)
                     size += whole(known[row[1]][COMMAND_BYTES])
-            if len(more) < count:
+            if wanted.commands:
+                yield from learn_commands(commands, page)
+            count += len(page)
+            pages.append(jobs_of(page[::-1], known, commands))
+            if len(more) < most:
                 break
             last = whole(more[-1][0]) - 1
-    found.reverse()
-    return jobs_of(found, known, (yield from commands_of(found)) if wanted.commands else {})
+    return [job for page in reversed(pages) for job in page]
 
 
 def conditions(wanted: Wanted) -> tuple[str, list[str], list[object]]:
@@ -470,13 +492,11 @@ def are_numbers(first: object, count: object) -> bool:
     return is_within(first, NUMBER) and 0 < count <= COUNT[1]
 
 
-def commands_of(rows: Sequence[Row]) -> Work[dict[object, bytes]]:
-    """By submission: all jobs of an array share one."""
-    commands: dict[object, bytes] = {}
-    for some in parts(sorted(submissions_of(rows))):
+def learn_commands(commands: dict[object, bytes], rows: Sequence[Row]) -> Work[None]:
+    """Adds them by submission: all jobs of an array share one."""
+    for some in parts(sorted(submissions_of(rows) - commands.keys())):
         sql = f"SELECT id, command FROM submissions WHERE id IN ({marks(some)})"  # noqa: S608  # question marks
         commands |= dict((yield Ask(sql, some)))  # type: ignore[arg-type]  # the schema says so
-    return commands
 
 
 def parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:

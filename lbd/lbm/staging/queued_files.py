@@ -39,6 +39,7 @@ Result = TypeVar("Result")
 TOLD_EVERY_S = 1.0  # to who waits while the files are packed and the dispatcher takes the job
 RETRY_S, RETRY_MAX_S, RETRY_SHARE = 10.0, 600.0, 8  # the longer it has ended, the later again
 PAUSE_S = 0.5
+MARK_DIGITS = 12  # of a note's name, which is random
 WATCHED_MAX = 10_000  # jobs; the others follow
 SWEEP_EVERY_S = 3600.0
 DAY_S = 86400.0
@@ -131,7 +132,7 @@ class QueuedFiles:
         root, limits = str(self.store.root), self._config.stage
         try:
             with await receive_pack(self._queue, job.host, asked, root, limits) as file:
-                send = [b"%d" % job.id, *map(os.fsencode, note.send)]
+                send = [mark_of(note, job.id), *map(os.fsencode, note.send)]
                 words, directory = step_words(b"place", limits, send, fetch), note.directory
                 order = Order(argv=words, directory=os.fsencode(directory), umask=note.umask)
                 return await self._as_user.step(note.uid, order, (file.fileno(), None))
@@ -278,3 +279,8 @@ async def reporting(work: "asyncio.Future[Result]", report: Callable[[], object]
     while not (await asyncio.wait((work,), timeout=TOLD_EVERY_S))[0]:
         report()
     return work.result()
+
+
+def mark_of(note: Note, job: int) -> bytes:
+    """The same whenever it is tried again, so that what an earlier try has left is cleared."""
+    return b"%d%d" % (int(note.name[:MARK_DIGITS], 16), job)

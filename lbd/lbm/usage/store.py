@@ -20,6 +20,7 @@ from lbd.config.stats import StatsConfig
 from lbd.lbm.usage.file import UsageFile
 from lbd.lbm.usage.measures import GROUPS_MAX, LEAST, SIZE_S_MIN, STEPS, Measure, Moments
 from lbd.lbm.usage.record import CHECKPOINT, Usage
+from lbd.policy.even_share import even_share
 
 log = logging.getLogger("lbd.lbm")
 
@@ -29,6 +30,7 @@ WAL_PAGES = 256
 BUSY_S = 0.5
 DAY_S = 86400.0
 AGE_CHECK_S = 600.0
+SLACK = 100  # a hundredth more than there may be, before it is counted whose they are
 COLUMNS = tuple(item.name for item in fields(Usage))
 LATER = COLUMNS[COLUMNS.index("id") :]  # which are added to a file of an older release
 INDEXES = """
@@ -78,6 +80,7 @@ class UsageStore:
         self._database: sqlite3.Connection | None = None
         self._file: UsageFile | None = None
         self._age_checked_s = -AGE_CHECK_S
+        self._since_trim = config.max_rows
 
     def _open(self) -> sqlite3.Connection:
         self._look()
@@ -181,10 +184,10 @@ class UsageStore:
         database = self._open()
         with transaction(database):
             database.executemany(INSERT, map(as_row, usages))
-            database.execute(
-                "DELETE FROM jobs WHERE number <= (SELECT max(number) FROM jobs) - ?",
-                (self._config.max_rows,),
-            )
+            self._since_trim += len(usages)
+            if self._since_trim > self._config.max_rows // SLACK:
+                keep_shares(database, self._config.max_rows)
+                self._since_trim = 0
             if time.monotonic() - self._age_checked_s >= AGE_CHECK_S:
                 oldest = time.time() - self._config.keep_days * DAY_S
                 database.execute("DELETE FROM jobs WHERE finished < ?", (oldest,))
@@ -324,9 +327,21 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 def drop_oldest(database: sqlite3.Connection) -> int:
     """A tenth of the jobs; how many that were."""
     (count,) = database.execute("SELECT count(*) FROM jobs").fetchone()
-    return database.execute(
-        "DELETE FROM jobs WHERE number IN (SELECT number FROM jobs ORDER BY number LIMIT ?)",
-        (count // 10 + 1,),
+    return keep_shares(database, count - count // 10 - 1)
+
+
+def keep_shares(database: sqlite3.Connection, most: int) -> int:
+    """Drops the oldest of the users with more than an even share of `most` jobs: nobody's jobs
+    push those of others off the record. How many that were."""
+    counts = dict(database.execute("SELECT user, count(*) FROM jobs GROUP BY user").fetchall())
+    share = even_share(counts.values(), max(0, most))
+    if share is None:
+        return 0
+    over = [(user, count - share) for user, count in counts.items() if count > share]
+    return database.executemany(
+        "DELETE FROM jobs WHERE number IN"
+        " (SELECT number FROM jobs WHERE user IS ? ORDER BY finished, number LIMIT ?)",
+        over,
     ).rowcount
 
 

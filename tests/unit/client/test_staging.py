@@ -1,9 +1,11 @@
 """Which paths may be sent and fetched, and which links may come back."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from lbd.client.complaints import Trouble
-from lbd.client.staging import clean
+from lbd.client.staging import Staging, clean
 from lbd.pack.unpack import stays_inside
 
 LISTS = [
@@ -39,3 +41,10 @@ LINKS = [
 @pytest.mark.parametrize(("link", "target", "inside"), LINKS)
 def test_links_that_stay_inside(link, target, inside):
     assert stays_inside(link, target) is inside
+
+
+def test_nobody_can_guess_what_is_made_beside_what_is_fetched(tmp_path):
+    """In a directory like /tmp another user could have made it first."""
+    options = SimpleNamespace(send=[], fetch=["out"])
+    made = {Staging(options, bytes(tmp_path))._fetching._beside(b"out", 0) for _ in range(2)}
+    assert len(made) == 2

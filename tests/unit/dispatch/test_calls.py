@@ -13,7 +13,6 @@ from lbd.dispatch.calls import Calls
 from lbd.dispatch.predictions import Predictions
 from lbd.local.call_rates import CHEAPER, TURNS_MIN
 from lbd.local.rate_limit import TURN_BYTES
-from lbd.local.time_share import TimeShares
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.dispatch import services
 from tests.unit.dispatch.services import Trust, opened
@@ -33,6 +32,13 @@ class Context:
 
     def invocation_metadata(self):
         return (("lbd-host", "h2"),)
+
+
+class Clock:
+    now_s = 1000.0
+
+    def __call__(self):
+        return self.now_s
 
 
 def problem_of(task):
@@ -145,8 +151,7 @@ async def test_no_host_submits_in_the_name_of_another(tmp_path):
 
 async def test_a_host_has_half_of_the_time_for_long_answers_whatever_they_bring():
     """Lists of jobs that need what no host has took seconds each, and few bytes."""
-    calls, clock_s = Calls(Trust(), RATE), 1000.0
-    calls._time = TimeShares(clock_s=lambda: clock_s)
+    calls = Calls(Trust(), RATE, clock := Clock())
     calls._time.charge("h2", 5.0)
     done = []
 
@@ -157,18 +162,48 @@ async def test_a_host_has_half_of_the_time_for_long_answers_whatever_they_bring(
     asking = asyncio.create_task(ask("h2"))
     await ask("h1")
     assert done == ["h1"]
-    clock_s += 20.0
+    clock.now_s += 20.0
     asking.cancel()
     await ask("h2")
     assert done == ["h1", "h2"]
 
 
-async def test_orders_are_charged_no_time():
-    """Two kills of 100,000 tasks left a debt of a minute to all users of their host."""
-    calls = Calls(Trust(), RATE)
-    calls._time.charge("h2", 100.0)
-    async with asyncio.timeout(1.0), calls.long("h2", "ann"):
+def ordering(asked, host, user):
+    return asked.ordering(host, user, alone=False)
+
+
+@pytest.mark.parametrize("kind", [Calls.listing, ordering], ids=["lists", "orders"])
+async def test_who_asks_for_long_answers_waits_and_others_of_that_host_do_not(kind):
+    """Two kills of 100,000 tasks left a debt of a minute to all users of their host; lists made
+    them wait for six seconds each time."""
+    asked, both = Calls(Trust(), RATE, clock := Clock()), asyncio.Barrier(2)
+
+    async def ask():
+        async with kind(asked, "h2", "ann"):
+            await both.wait()
+            clock.now_s += 10.0
+
+    await asyncio.gather(ask(), ask())
+    again = asyncio.create_task(ask())
+    async with asyncio.timeout(1.0), kind(asked, "h2", "bob"):
         pass
+    assert not both.n_waiting
+    again.cancel()
+
+
+async def test_an_order_does_not_wait_for_what_its_user_has_listed():
+    asked = Calls(Trust(), RATE, clock := Clock())
+    async with asked.listing("h2", "ann"):
+        clock.now_s += 10.0
+    async with asyncio.timeout(1.0), ordering(asked, "h2", "ann"):
+        pass
+
+
+async def test_short_orders_are_charged_nothing():
+    asked = Calls(Trust(), RATE, clock := Clock())
+    for _ in range(100):
+        async with asyncio.timeout(1.0), asked.ordering("h2", "ann", alone=True):
+            clock.now_s += calls.ORDER_S
 
 
 async def test_long_answers_that_are_under_way_together_share_the_time(monkeypatch):

@@ -113,7 +113,9 @@ class World:
         def found():
             rows, known = (yield work.Ask(f"SELECT {work.JOB_COLUMNS} WHERE {where}")), {}
             yield from work.learn(known, rows)
-            return work.jobs_of(rows, known, (yield from work.commands_of(rows)))
+            commands = {}
+            yield from work.learn_commands(commands, rows)
+            return work.jobs_of(rows, known, commands)
 
         return carry_out(self.db, found())
 

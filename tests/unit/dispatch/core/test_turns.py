@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.shares import even_share, read_name_limits
+from lbd.dispatch.core.shares import read_name_limits
 from lbd.model import JobId
+from lbd.policy.even_share import even_share
 from tests.unit.dispatch.core.test_queues import Table
 
 

@@ -1,7 +1,9 @@
 """Commands of megabytes: they are in memory once, and not too many of them at a time."""
 
+import asyncio
+
 from lbd.dispatch.core.ledger_rows import Wanted
-from lbd.dispatch.ledger import work
+from lbd.dispatch.ledger import array_work, work
 from tests.unit.dispatch.ledger.test_ledger import ledger, submission  # noqa: F401  # a fixture
 
 
@@ -27,3 +29,25 @@ async def test_of_what_has_not_ended_no_more_is_read_at_once_than_there_is_room_
         found.append(len(rows))
         last = rows[-1].id
     assert found == [62, 10]
+
+
+async def test_a_short_question_does_not_wait_for_all_that_a_long_one_reads(ledger):  # noqa: F811
+    """One user's hundred thousand were read in one piece, and everybody's `lbrun -q` took 20 s."""
+    await ledger.submit(submission(count=10 * work.PAGE), 1.0)
+    long = asyncio.create_task(ledger.find(Wanted(ended_too=True, limit=10 * work.PAGE)))
+    await asyncio.sleep(0)
+    assert [row.id for row in await ledger.find(Wanted(((7, 7),), ended_too=True))] == [7]
+    assert not long.done()
+    assert [row.id for row in await long] == list(range(1, 10 * work.PAGE + 1))
+
+
+async def test_tasks_of_many_arrays_are_not_counted_in_one_go(ledger, monkeypatch):  # noqa: F811
+    for count in (3, 2, 2, 9):
+        await ledger.submit(submission(first_index=0, count=count), 1.0)
+    arrays = await ledger.lines(Wanted(ended_too=True, limit=10))
+    whole = await ledger.tallies(arrays)
+    monkeypatch.setattr(array_work, "TALLIED", 5)
+    assert await ledger.tallies(arrays) == whole
+    assert [tally.states["pending"] for tally in whole.values()] == [3, 2, 2, 9]
+    together = list(array_work.counted_together({1: 3, 2: 2, 3: 2, 4: 9}))
+    assert together == [[1, 2], [3], [4]]

@@ -10,7 +10,7 @@ from lbd.config.schema import Config, HostConfig
 from lbd.errors import Unavailable
 from lbd.lbm.staging import queued_files
 from lbd.lbm.staging.pack_store import Note
-from lbd.lbm.staging.queued_files import WATCHED_MAX, QueuedFiles
+from lbd.lbm.staging.queued_files import WATCHED_MAX, QueuedFiles, mark_of
 from lbd.net.gen import dispatch_pb2 as pb
 
 HOSTILE, OTHER = 1001, 1002
@@ -190,3 +190,13 @@ async def test_outputs_that_cannot_be_had_are_asked_for_less_and_less_often(tmp_
         await files._bring_of(OTHER, ended)
     assert [round(pause_s, 1) for pause_s in pauses] == [0.0, 10.0, 600.0]
     assert files.troubles == {1: "h2 is down"}
+
+
+def test_nobody_can_guess_what_is_made_beside_what_is_fetched():
+    """In a directory like /tmp another user could have made it first, and each try would fail."""
+    notes = [replace(note(7, OTHER), name=digit * 32) for digit in "0af"]
+    marks = {mark_of(one, job) for one in notes for job in (7, 8)}
+    assert len(marks) == 6
+    assert mark_of(notes[0], 7) in marks
+    longest = b".%b.lbd-%b-%d.old" % (b"x" * 200, mark_of(notes[2], 10**18), 999)
+    assert len(longest) <= 255

@@ -141,6 +141,18 @@ class TestBounds:
         assert count(store) == 1
 
 
+@pytest.mark.parametrize("bound", [{"max_rows": 30}, {"max_bytes": 1 << 19}])
+def test_who_has_most_makes_room(open_store, bound):
+    """A user with a loop pushed everybody else's jobs off the record."""
+    store = open_store(**bound)
+    store.add([usage(user="bob", cpu_s=float(number)) for number in range(10)])
+    for number in range(60):
+        store.add([usage(cpu_s=float(number), command="c" * 200) for _ in range(100)])
+    assert count(store, "bob") == 10
+    assert 0 < count(store, "ann") < 6000
+    assert store.page(0.0, 0, 10_000)[-1][1].cpu_s == 59.0  # the last are there
+
+
 class TestTrouble:
     def test_for_its_owner_alone(self, open_store, tmp_path):
         open_store().add([usage()])

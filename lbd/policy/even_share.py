@@ -1,0 +1,15 @@
+"""Of what has an end, as much for each: whoever takes more takes it from nobody else. Pure."""
+
+from collections.abc import Iterable
+
+
+def even_share(wants: Iterable[int], room: int) -> int | None:
+    """The most that each gets of `room`: who wants less gets that, and the rest is shared evenly
+    among the others (max-min fairness). None if there is room for all."""
+    left, rising = room, sorted(wants)
+    for index, want in enumerate(rising):
+        share = left // (len(rising) - index)
+        if want > share:
+            return share
+        left -= want
+    return None
