@@ -64,11 +64,15 @@ class Ledger:
         for name, lowest in known.lowest.items():
             if name in hosts and hosts[name].issue < lowest:
                 hosts[name] = replace(hosts[name], issue=lowest - 1, revoked=True)
-        if host not in hosts or hosts[host].revoked:
-            raise LbdError(f"{host} is revoked, or joined after this copy was taken: have it on a "
-                           "host that was in the cluster then")  # fmt: skip
+        replace(self, hosts=hosts).check_member(host)
         number = max(self.number, known.number) + NUMBERS_SKIPPED
         return replace(self, home=host, target=target, hosts=hosts, number=number)
+
+    def check_member(self, host: str) -> None:
+        """Of a copy: whether it may go on there. Raises LbdError."""
+        if host not in self.hosts or self.hosts[host].revoked:
+            raise LbdError(f"{host} is revoked, or joined after this copy was taken: have it on a "
+                           "host that was in the cluster then")  # fmt: skip
 
     def named_badly(self) -> list[str]:
         """Hosts with a certificate in a name that TLS could take for another host's.

@@ -309,6 +309,7 @@ def why_kept(copied: Ledger, config: Config) -> str:
     there two. "" if that of a copy takes its place. Raises LbdError."""
     here, home = authority_in(config), host_files(config).read_home()[0]
     if home not in ("", config.host.name):
+        copied.check_member(config.host.name)  # or `authority take` would refuse, and too late
         return f"the authority is on {home}; if {home} is lost, `lbctl authority take` has it here"
     try:
         is_newer = here.exists() and here.ledger().number >= copied.number

@@ -18,6 +18,7 @@ from lbd.errors import ConfigError
 from lbd.process.whole_file import write_whole
 
 Keys = dict[tuple[str, str], str]  # (section, key) -> a text
+JOIN = ("cluster", "join")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,11 @@ def set_in(file: Path) -> Keys:
 
 
 def complete(own: OwnConfig, more: Keys) -> bool:
-    """Write what the file lacks, and of `more` what it lacks; whether there was anything."""
+    """Write what the file lacks, and of `more` what it lacks; whether there was anything. The host
+    that an earlier `lbctl join` named gives way to the one named now."""
     has = {} if own.is_fresh else set_in(own.file)
-    lacking = {**{k: v for k, v in more.items() if k not in has}, **own.lacking}
+    stays = {key for key in has if key != JOIN or has[key] in ("", more.get(JOIN))}
+    lacking = {**{k: v for k, v in more.items() if k not in stays}, **own.lacking}
     if not lacking:
         return False
     put(own.file, with_settings(text_of(own.file), lacking, str(own.file)))

@@ -154,6 +154,19 @@ def test_an_authority_that_is_no_older_is_kept(lbctl, host, file, damage):
     assert ("join again" in said.err) is bool(damage)
 
 
+def test_not_on_a_host_that_joined_after_the_copy(lbctl, host, file):
+    """`authority take` would refuse there, with the queue in place already."""
+    shutil.rmtree(host.files.root)
+    enrol(host.authority, host.files, "h9", "127.0.0.1:7901", time.time())
+    host.files.home.write_text("h1 127.0.0.1:7901\n")
+    host.config.write_text(host.config.read_text().replace('"h1"', '"h9"', 1))
+    before = host.files_there()
+    assert (
+        "h9 is revoked, or joined after this copy was taken" in lbctl("restore", file, status=1).err
+    )
+    assert host.files_there() == before
+
+
 @pytest.mark.parametrize("daemon", ["up", "lim", "lbm", "dispatcher"])
 def test_not_while_a_daemon_runs(lbctl, host, file, daemon, monkeypatch):
     monkeypatch.setattr(backup, "ENDING_S", 0.2)

@@ -65,8 +65,16 @@ def test_one_that_is_there_is_completed(file):
     assert load(str(file)).cluster.join == "10.0.0.1:7901"
     assert file.stat().st_mode & 0o777 == 0o640
     before = file.read_text()
-    assert not complete(own_config(str(file), {ADDRESS: "10.0.0.2"}, {}), {JOIN: "10.9.9.9:7901"})
+    assert not complete(own_config(str(file), {ADDRESS: "10.0.0.2"}, {}), {JOIN: "10.0.0.1:7901"})
     assert file.read_text() == before
+
+
+def test_a_later_join_names_the_host_that_is_there_now(file):
+    write(file, '# mine\n[cluster]\njoin = "10.0.0.1:7901"\n')
+    own = own_config(str(file), {ADDRESS: "10.0.0.2"}, {})
+    assert complete(own, {JOIN: "10.9.9.9:7901", ("cluster", "name"): "lbd"})
+    assert load(str(file)).cluster.join == "10.9.9.9:7901"
+    assert file.read_text().startswith("# mine\n")
 
 
 def test_a_host_that_is_listed_needs_no_more(file):
