@@ -124,7 +124,7 @@ def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:
 def show_output(daemons: Daemons, ids: list[str], attempt: int | None, *, follows: bool) -> int:
     question: Json = {"op": "queue.logs", "ids": ids, "attempt": attempt}
     at: object = [0, 0]
-    seen, warned = 0, set[str]()
+    seen, warned, asked = 0, set[str](), False
     while True:
         question |= {"at": at, "seen_attempt": seen}
         reply = patiently(daemons, question, follows=follows)
@@ -142,9 +142,9 @@ def show_output(daemons: Daemons, ids: list[str], attempt: int | None, *, follow
             write_all(descriptor, base64.b64decode(piece))
         if data and not (follows and has_caught_up(reply, data)):
             continue
-        if not again and not seen and not warned:
-            warned.add(why := why_not_begun(daemons, ids))
-            if why:
+        if not (data or warned or asked):
+            asked = True
+            if why := why_nothing(daemons, ids):
                 complain("lbctl", why)
         if not (follows and reply.get("more")):
             return 0
@@ -157,16 +157,23 @@ def has_caught_up(reply: Json, data: list[str]) -> bool:
     return text(reply, "state") == "running" and sum(map(len, data)) < PIECE_CHARACTERS
 
 
-def why_not_begun(daemons: Daemons, ids: list[str]) -> str:
-    """Of a job that has no output yet; "" if there is nothing to say."""
+def why_nothing(daemons: Daemons, ids: list[str]) -> str:
+    """Why there is no output of a job: it has not begun, or has a file; "" if that is not known."""
+    question: Json = {"op": "queue.jobs", "ids": ids, "attempts": True}
     try:
-        found = tables(daemons.lbm({"op": "queue.jobs", "ids": ids}, ANSWER_S), "jobs")
+        found = tables(daemons.lbm(question, ANSWER_S), "jobs")
     except LbdError:
         return ""
-    if not found or text(found[0], "state") != "pending":
+    if not found:
         return ""
-    reason = text(found[0], "reason")
-    return f"job {text(found[0], 'id')} has not begun" + (f": {reason}" if reason else "")
+    job, name = found[0], text(found[0], "id")
+    said = []
+    if text(job, "state") == "pending":
+        reason = text(job, "reason")
+        said.append(f"job {name} has not begun" + (f": {reason}" if reason else ""))
+    if output := text(job, "output"):
+        said.append(f"the output of job {name} goes to {output}")
+    return "; ".join(said)
 
 
 def patiently(

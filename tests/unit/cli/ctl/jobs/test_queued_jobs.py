@@ -210,6 +210,14 @@ def test_logs_of_a_job_that_has_not_begun_say_why(daemon, capsys):
     assert capsys.readouterr() == ("", said)
 
 
+def test_logs_of_a_job_with_a_file_of_its_own_say_where_that_is(daemon, capsys):
+    job = JOB | {"id": "5", "state": "done", "output": "/home/ann/out.5"}
+    daemon("lbm", **{"queue.logs": {"attempt": 1, "at": [0, 0]}, "queue.jobs": {"jobs": [job]}})
+    assert lbctl.main(["logs", "5"]) == 0
+    said = "lbctl: the output of job 5 goes to /home/ann/out.5\n"
+    assert capsys.readouterr() == ("", said)
+
+
 def test_of_an_array_the_outputs_of_its_failed_tasks_are_shown(daemon, capfdbinary):
     task = {**JOB, "array_id": 5, "host": "h2"}
     tasks = [
