@@ -1,8 +1,10 @@
 """Jobs whose effects can be counted, while every daemon is killed, stopped and cut off at random.
 
 Each attempt holds a lock for as long as it lives and complains if another one of its job has it: at
-no time are two alive. Every acknowledged job must end once, as its command says, or in a final
-state with a reason; what it printed must be there to the last byte; nothing else may be queued.
+no time are two alive. Some need a resource, and lock each index that they got, so that no two have
+the same one. Every acknowledged job must end once, as its command says, or in a final state with a
+reason; what it printed must be there to the last byte; nothing else may be queued. In the end no
+slot and no resource is held.
 
 A failure shows the seed: LBD_CRASH_SEED=S plays it again. LBD_CRASH_S=600 goes on for ten minutes,
 with 2,000 jobs, instead of some seconds. With LBD_CRASH_STORE=postgres the ledger is there, each
@@ -32,12 +34,15 @@ ARRAY = 10
 PATIENCE_S = 120.0
 SETTINGS = (
     *FAST, "dispatch.lease_s=2", "dispatch.aside_s=0.5", "dispatch.aside_max_s=1",
-    "dispatch.crash_limit=1000", "lbm.slots=2", "dispatch.load_ceiling=10000",
+    "dispatch.crash_limit=1000", "lbm.slots=2", "dispatch.load_ceiling=10000", "resources.gpu=2",
 )  # fmt: skip
 # What it did is in its file; a second one beside it would leave a complaint.
 COUNTED = """
 exec 9>>"lock.$LBD_JOB_ID"
 flock -n 9 || { echo "$LBD_JOB_ID $LBD_ATTEMPT" >>twice; exit 99; }
+taken() { echo "$LBD_JOB_ID $LBD_ATTEMPT: gpu $1 of $LBD_HOST" >>twice; exit 99; }
+case $LBD_RESOURCE_GPU in *0*) exec 7>>"gpu.$LBD_HOST.0"; flock -n 7 || taken 0;; esac
+case $LBD_RESOURCE_GPU in *1*) exec 8>>"gpu.$LBD_HOST.1"; flock -n 8 || taken 1;; esac
 echo "begin $LBD_ATTEMPT" >>"did.$LBD_JOB_ID"
 echo "first words of $LBD_JOB_ID.$LBD_ATTEMPT"
 sleep "$1"
@@ -47,6 +52,7 @@ echo "end $LBD_ATTEMPT" >>"did.$LBD_JOB_ID"
 exit "$2"
 """
 NO_RESTART = "--no-restart"
+NEEDS = ((), (), ("--need", "gpu"), ("--need", "gpu=2"))
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +94,11 @@ class Submitter:
     def submit(self, number):
         status = self.rng.choice((0, 0, 0, 3))
         words = self.rng.choice(((), (), (NO_RESTART,)))
-        seconds = self.rng.choice((0.02, 0.3, 1.0))
+        needs = NEEDS[number % len(NEEDS)]
+        seconds = self.rng.choice((0.3, 1.0) if needs else (0.02, 0.3, 1.0))
         command = (
             "lbrun", "-d", "--idempotency-key", f"crash-{number}", "--array", f"1-{ARRAY}", *words,
-            "sh", "counted.sh", seconds, status,
+            *needs, "sh", "counted.sh", seconds, status,
         )  # fmt: skip
         give_up_s = time.monotonic() + PATIENCE_S
         while True:
@@ -132,6 +139,8 @@ def test_every_job_ends_once_whatever_is_killed_stopped_or_cut_off(lab, database
         fault for job in told if (fault := wrong(lab, tmp_path, job, *submitter.jobs[job["id"]]))
     ]
     assert not faults, "\n".join(faults)
+    assert list(tmp_path.glob("gpu.*.1")), "no job got a resource"
+    lab.wait_until(lambda: not held(lab), "no slot and no resource is held")
     states = [job["state"] for job in told]
     print({state: states.count(state) for state in set(states)})
     attempts = [len(job["attempts"]) for job in told]
@@ -159,6 +168,16 @@ def ended(lab, jobs):
             last = len(waiting)
         assert time.monotonic() < until_s, f"{waiting[:5]}\n{lab.logs(20)}"
         time.sleep(0.3)
+
+
+def held(lab):
+    """Slots and resources in use, by host."""
+    found = {}
+    for host in lab.lbctl_json("h1", "status")["hosts"]:
+        used = host["slots"]["used"], host["resources"]["gpu"]["used"]
+        if any(used):
+            found[host["name"]] = used
+    return found
 
 
 def wrong(lab, where, job, status, may_restart):
