@@ -89,7 +89,7 @@ VERBS = {
     },
 }
 ELSEWHERE = {  # words of Slurm, PBS, shells and others
-    "squeue": "jobs", "qstat": "jobs", "ps": "jobs", "ls": "jobs", "list": "jobs",
+    "squeue": "jobs", "tail": "logs", "qstat": "jobs", "ps": "jobs", "ls": "jobs", "list": "jobs",
     "scancel": "kill", "qdel": "kill", "cancel": "kill", "stop": "kill", "rm": "kill",
     "sinfo": "status", "hosts": "status", "nodes": "status", "sacct": "history",
     "scontrol": "job", "show": "job", "sstat": "job", "htop": "top", "log": "logs",

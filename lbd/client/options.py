@@ -35,7 +35,10 @@ QUEUES_OWN = {
 OF_SLURM = {
     "--dependency": "--after", "--gres": "--need", "--gpus": "--need gpu=N", "--licenses": "--need",
     "--constraint": "--feature", "--time": "--timeout", "--nodelist": "--host",
-    "--cpus-per-task": "--slots", "--job-name": "--name", "--no-requeue": "--no-restart",
+    "--cpus-per-task": "--slots", "-c": "--slots", "--job-name": "--name", "-J": "--name",
+    "-a": "--array", "--ntasks": "--array", "--nodes": "--array 1-N --gang",
+    "-N": "--array 1-N --gang", "--partition": "--feature", "-p": "--feature", "-w": "--host",
+    "--wait": "--queue", "--no-requeue": "--no-restart",
 }  # fmt: skip
 NEEDS = {"need": "", "feature": "+", "not_feature": "-"}  # as the LBM marks them
 OPPOSITE = {"tty": "no_tty", "no_tty": "tty"}  # the last one counts

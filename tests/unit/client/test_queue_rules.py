@@ -200,6 +200,8 @@ def test_what_to_wait_for_that_makes_no_sense(words, line):
     [
         (["--dependency", "12"], '; use "--after"; '),
         (["--gres=gpu:2"], '; use "--need"; '),
+        (["-c", "2"], '; use "--slots"; '),
+        (["-N", "2"], '; use "--array 1-N --gang"; '),
         (["--need", "mem=16G"], "memory is asked for by --mem"),
     ],
 )
