@@ -1,6 +1,7 @@
 """What all commands of this host's users share."""
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -36,6 +37,7 @@ from lbd.net.transport import Peers
 
 ASK_TIMEOUT_S = 1.0
 LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
+HEARD_S = 3.0  # it is told of our jobs every second
 ADDRESS_KEPT_S = 5.0
 
 
@@ -108,6 +110,7 @@ class OutboundContext:
     queue: DispatcherClient | None = None  # without a key there is none
     files: QueuedFiles | None = None  # likewise
     lim_rests_until_s: float = 0.0
+    lim_heard_s: float = -math.inf
     commands: dict[JobId, Underway] = field(default_factory=dict)  # until they end or stay here
     staying: dict[JobId, PeerProcess] = field(default_factory=dict)  # what has become a command
     # Where the LIM said that hosts' LBMs are, and until when that needs no asking.
@@ -139,22 +142,24 @@ class OutboundContext:
         it did not answer a moment ago. Raises Unavailable and Refusal."""
         if not must and time.monotonic() < self.lim_rests_until_s:
             raise Unavailable("the LIM has not answered lately")
-        await self._lim_returns()
+        await self._lim_returns(must)
         try:
             answer = await self.lim.call(question, ASK_TIMEOUT_S)
         except Unavailable:
             if self.lim.connected:
                 self.lim_rests_until_s = time.monotonic() + LIM_REST_S
-            elif await self._lim_returns():
+            elif await self._lim_returns(must):
                 return await self.lim.call(question, ASK_TIMEOUT_S)
             raise
         self.lim_rests_until_s = 0.0
         return answer
 
-    async def _lim_returns(self) -> bool:
-        """Waits for one that is being restarted; whether it is back then."""
+    async def _lim_returns(self, must: bool) -> bool:
+        """Waits for one that is being restarted, or, if it `must`, has ended just now: mostly
+        another follows. Whether it is back then."""
         while not self.lim.connected:
-            if not returns(str(self.lim.path)):
+            is_new = time.monotonic() - self.lim_heard_s < HEARD_S
+            if not (returns(str(self.lim.path)) or (must and is_new)):
                 return False
             await asyncio.sleep(LOOK_S)
         return True

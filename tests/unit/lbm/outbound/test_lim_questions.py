@@ -1,6 +1,8 @@
 """What the LIM says of a place and of slots, as the events of a journey."""
 
+import math
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -73,8 +75,8 @@ class Lim:
 
 
 def home_of(lim):
-    home = SimpleNamespace(lim=lim, lim_rests_until_s=0.0)
-    home._lim_returns = lambda: OutboundContext._lim_returns(home)
+    home = SimpleNamespace(lim=lim, lim_rests_until_s=0.0, lim_heard_s=-math.inf)
+    home._lim_returns = lambda must: OutboundContext._lim_returns(home, must)
     return home
 
 
@@ -83,6 +85,18 @@ async def test_a_lim_that_makes_way_for_another_is_waited_for(tmp_path):
     Path(returning_mark(str(lim.path))).touch()
     assert await OutboundContext.ask_lim(home_of(lim), {}, must=False) == {"verdict": "here"}
     assert lim.asked == 1
+
+
+@pytest.mark.parametrize("must", [True, False])
+async def test_one_that_has_ended_just_now_is_by_what_goes_nowhere_without(tmp_path, must):
+    home = home_of(Lim(tmp_path / "lim.sock", looks=3 if must else None))
+    home.lim_heard_s = time.monotonic()
+    asked = OutboundContext.ask_lim(home, {}, must=must)
+    if must:
+        assert await asked == {"verdict": "here"}
+    else:
+        with pytest.raises(Unavailable, match="not running"):
+            await asked
 
 
 async def test_one_that_has_died_is_not(tmp_path):
