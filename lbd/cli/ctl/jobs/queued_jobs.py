@@ -57,7 +57,8 @@ def add_logs_options(parser: Parser) -> None:
                         help="of that attempt, not of the last")  # fmt: skip
     parser.add_argument("--failed", action="store_true",
                         help="of an array: of the tasks that failed or were lost, one after the "
-                        "other")  # fmt: skip
+                        "other; 2>&1 keeps the order in a file or pipe, since what they wrote to "
+                        "standard error is written to ours")  # fmt: skip
     parser.add_argument("--daemons", action="store_true",
                         help="not what it printed, but what the daemons of all hosts said of it, "
                         "since they were started")  # fmt: skip
