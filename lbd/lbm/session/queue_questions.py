@@ -213,10 +213,28 @@ class QueueAnswers:
             if ended and not brief:  # with all that is known of them
                 jobs = await self._find_in_turn(question, caller, explained=False)
                 ended = [job for job in jobs if job.state in ENDED_NAMES]
-        return {
+        outputs: Json = {}
+        if question.get("outputs") and len(ended) == count:
+            outputs = await self._outputs(caller.uid, ended, 0.0 if waiting else patience_s)
+        return outputs | {
             "open": count - len(ended),
             "all_done": all(job.state == "done" for job in ended),
             "jobs": [] if brief else [queued_json(job) async for job in in_turns(ended)],
+        }
+
+    async def _outputs(self, uid: int, ended: list[pb.JobInfo], patience_s: float) -> Json:
+        """How many jobs have outputs that are on their way here, after a while, and what keeps
+        those of another from coming."""
+        if (files := self._home.files) is None:
+            return {}
+        jobs = sorted(job.id for job in ended)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(patience_s, PATIENCE_MAX_S)):
+                await files.await_coming(uid, jobs)
+        kept = ((name_of(job), files.troubles[job.id]) for job in ended if job.id in files.troubles)
+        return {
+            "outputs_coming": len(files.coming(uid, jobs)),
+            "outputs_trouble": ": ".join(next(kept, ())),
         }
 
     async def _counts(self, question: Json, caller: Caller) -> Json:

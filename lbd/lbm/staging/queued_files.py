@@ -11,8 +11,9 @@ import contextlib
 import logging
 import os
 import time
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
@@ -39,6 +40,7 @@ Result = TypeVar("Result")
 TOLD_EVERY_S = 1.0  # to who waits while the files are packed and the dispatcher takes the job
 RETRY_S, RETRY_MAX_S, RETRY_SHARE = 10.0, 600.0, 8  # the longer it has ended, the later again
 PAUSE_S = 0.5
+COMING_PAUSE_S = 0.2
 WATCHED_MAX = 10_000  # jobs; the others follow
 SWEEP_EVERY_S = 3600.0
 DAY_S = 86400.0
@@ -57,6 +59,7 @@ class QueuedFiles:
         self._ended: asyncio.Queue[pb.JobInfo] = asyncio.Queue()
         self._ended_of: dict[int, deque[pb.JobInfo]] = {}  # by user
         self._fresh = asyncio.Event()
+        self._moved = asyncio.Event()  # outputs have come, or it is known why not
         self._leaves_out = False  # there are more to watch
         self.troubles: dict[int, str] = {}  # why outputs of an ended job have not come yet
 
@@ -144,6 +147,7 @@ class QueuedFiles:
         """Nothing more is to be done with it."""
         note.end(job)
         self.troubles.pop(job, None)
+        self._tell_moved()
         if note.is_over:
             self._open.pop(note.name, None)
         if write or note.is_over:
@@ -151,6 +155,26 @@ class QueuedFiles:
                 await asyncio.to_thread(self.store.write, note)
 
     # Those that nobody waits for
+
+    def coming(self, uid: int, jobs: Sequence[int]) -> list[int]:
+        """Those of these ended jobs, in order, whose outputs are on their way to that user here:
+        no trouble is known yet that keeps them."""
+        found: list[int] = []
+        for note in self._open.values():
+            if note.uid == uid and note.fetch and not note.waited_for:
+                begin, end = (bisect_left(jobs, note.first + n) for n in (0, note.count))
+                found += filter(note.is_left, jobs[begin:end])
+        return sorted(job for job in found if job not in self.troubles)
+
+    def _tell_moved(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def await_coming(self, uid: int, jobs: Sequence[int]) -> None:
+        """Until the outputs of these ended jobs are here, or it is known why they are not."""
+        while jobs := self.coming(uid, jobs):
+            await self._moved.wait()
+            await asyncio.sleep(COMING_PAUSE_S)  # of an array many come at once
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -251,6 +275,7 @@ class QueuedFiles:
                     shown = shown_id(str(job.id), job.array_id, index)
                     job_log.warning(shown, "its outputs: %s; will try again", trouble)
                 self.troubles[job.id] = trouble
+                self._tell_moved()
                 loop = asyncio.get_running_loop()
                 pause_s = min(RETRY_MAX_S, max(RETRY_S, age_s / RETRY_SHARE))
                 loop.call_later(pause_s, self._ended.put_nowait, job)
