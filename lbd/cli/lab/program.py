@@ -19,7 +19,7 @@ from lbd.console.output import Page, own_page, print_json, put
 from lbd.console.reply import Json, table, tables, text
 from lbd.errors import ConfigError, LbdError
 from lbd.lab import hosts, lab, removal
-from lbd.lab.plan import DAEMONS, ISOLATIONS, host_names
+from lbd.lab.plan import DAEMONS, INSIDE, ISOLATIONS, host_names
 from lbd.lab.record import load, record_file
 from lbd.process.own_directory import fault_of, make_own
 from lbd.text.spelling import hint
@@ -149,7 +149,12 @@ def existing(given: str) -> Path:
 def root_of(options: argparse.Namespace) -> Path:
     """Of a lab that is there. Raises LbdError."""
     given: Path | None = options.dir
-    return given or acted_from() or own_place("lab")
+    if given is not None:
+        return given
+    root = acted_from() or own_place("lab")
+    if os.environ.get(INSIDE) == str(root):
+        raise LbdError(f"this is inside a host of the lab in {root}: leave it first (exit)")
+    return root
 
 
 def acted_from() -> Path | None:

@@ -7,6 +7,7 @@ import pytest
 from lbd.cli import main
 from lbd.cli.lab import program
 from lbd.lab import lab, record
+from lbd.lab.plan import INSIDE
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +61,7 @@ def made(tmp_path, monkeypatch):
     """made(NAME): a lab that is up on record, and nothing of it runs."""
     monkeypatch.setattr(program, "default_runtime_dir", lambda: str(tmp_path / "run"))
     monkeypatch.delenv("LBD_CONFIG", raising=False)
+    monkeypatch.delenv(INSIDE, raising=False)
 
     def make(name):
         root = tmp_path / name
@@ -84,6 +86,18 @@ def test_where_a_shell_acts_from_a_lab_its_commands_need_no_directory(made, monk
     assert str(other) in shown(capsys, "env", "h2", "--dir", str(other))
     monkeypatch.setenv("LBD_CONFIG", str(here / "h3/lbd.toml"))
     assert str(other) in shown(capsys, "env", "h2"), "no host of that lab"
+
+
+def test_from_inside_a_host_a_lab_is_not_steered(made, monkeypatch, capsys):
+    """Its processes cannot be seen from there: `down` would remove the record of what runs."""
+    root = made("here")
+    monkeypatch.setenv("LBD_CONFIG", str(root / "h1/lbd.toml"))
+    monkeypatch.setenv(INSIDE, str(root))
+    assert main.main(["lab", "down"]) == 1
+    assert capsys.readouterr().err == (
+        f"lbd lab: this is inside a host of the lab in {root}: leave it first (exit)\n"
+    )
+    assert record.load(root) is not None
 
 
 @pytest.mark.parametrize("has_one", [True, False])
