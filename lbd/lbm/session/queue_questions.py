@@ -61,9 +61,11 @@ class QueueAnswers:
                 question, caller, attempts=bool(question.get("attempts")),
                 by_array=not question.get("tasks"),
             )  # fmt: skip
+            files = self._home.files
+            troubles = {} if files is None else files.awaited.troubles
             for job in reply:
-                if self._home.files is not None and job.id in self._home.files.troubles:
-                    trouble = f"outputs not fetched yet: {self._home.files.troubles[job.id]}"
+                if job.id in troubles:
+                    trouble = f"outputs not fetched yet: {troubles[job.id]}"
                     job.reason = "; ".join(filter(None, (job.reason, trouble)))
             return {"jobs": [queued_json(job) async for job in in_turns(reply)]}
         if operation == "queue.predict":
@@ -214,27 +216,13 @@ class QueueAnswers:
                 jobs = await self._find_in_turn(question, caller, explained=False)
                 ended = [job for job in jobs if job.state in ENDED_NAMES]
         outputs: Json = {}
-        if question.get("outputs") and len(ended) == count:
-            outputs = await self._outputs(caller.uid, ended, 0.0 if waiting else patience_s)
+        if question.get("outputs") and len(ended) == count and self._home.files is not None:
+            left_s = 0.0 if waiting else min(patience_s, PATIENCE_MAX_S)
+            outputs = await self._home.files.awaited.answer(caller.uid, ended, left_s)
         return outputs | {
             "open": count - len(ended),
             "all_done": all(job.state == "done" for job in ended),
             "jobs": [] if brief else [queued_json(job) async for job in in_turns(ended)],
-        }
-
-    async def _outputs(self, uid: int, ended: list[pb.JobInfo], patience_s: float) -> Json:
-        """How many jobs have outputs that are on their way here, after a while, and what keeps
-        those of another from coming."""
-        if (files := self._home.files) is None:
-            return {}
-        jobs = sorted(job.id for job in ended)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(patience_s, PATIENCE_MAX_S)):
-                await files.await_coming(uid, jobs)
-        kept = ((name_of(job), files.troubles[job.id]) for job in ended if job.id in files.troubles)
-        return {
-            "outputs_coming": len(files.coming(uid, jobs)),
-            "outputs_trouble": ": ".join(next(kept, ())),
         }
 
     async def _counts(self, question: Json, caller: Caller) -> Json:

@@ -11,9 +11,8 @@ import contextlib
 import logging
 import os
 import time
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
@@ -27,6 +26,7 @@ from lbd.lbm.queue.dispatcher_client import DispatcherClient, NotKept, ranges_of
 from lbd.lbm.queue.name_patterns import fill_in, shown_id
 from lbd.lbm.queue.notifications import Notifications
 from lbd.lbm.session.request import ClientRequest
+from lbd.lbm.staging.awaited_outputs import AwaitedOutputs
 from lbd.lbm.staging.pack_store import Note, PackStore
 from lbd.lbm.staging.pack_transfer import receive_pack
 from lbd.lbm.staging.step import step_words
@@ -40,7 +40,6 @@ Result = TypeVar("Result")
 TOLD_EVERY_S = 1.0  # to who waits while the files are packed and the dispatcher takes the job
 RETRY_S, RETRY_MAX_S, RETRY_SHARE = 10.0, 600.0, 8  # the longer it has ended, the later again
 PAUSE_S = 0.5
-COMING_PAUSE_S = 0.2
 WATCHED_MAX = 10_000  # jobs; the others follow
 SWEEP_EVERY_S = 3600.0
 DAY_S = 86400.0
@@ -59,9 +58,8 @@ class QueuedFiles:
         self._ended: asyncio.Queue[pb.JobInfo] = asyncio.Queue()
         self._ended_of: dict[int, deque[pb.JobInfo]] = {}  # by user
         self._fresh = asyncio.Event()
-        self._moved = asyncio.Event()  # outputs have come, or it is known why not
         self._leaves_out = False  # there are more to watch
-        self.troubles: dict[int, str] = {}  # why outputs of an ended job have not come yet
+        self.awaited = AwaitedOutputs(self._open)
 
     # Out
 
@@ -146,8 +144,7 @@ class QueuedFiles:
     async def done(self, note: Note, job: int, *, write: bool = True) -> None:
         """Nothing more is to be done with it."""
         note.end(job)
-        self.troubles.pop(job, None)
-        self._tell_moved()
+        self.awaited.settle(job)
         if note.is_over:
             self._open.pop(note.name, None)
         if write or note.is_over:
@@ -155,26 +152,6 @@ class QueuedFiles:
                 await asyncio.to_thread(self.store.write, note)
 
     # Those that nobody waits for
-
-    def coming(self, uid: int, jobs: Sequence[int]) -> list[int]:
-        """Those of these ended jobs, in order, whose outputs are on their way to that user here:
-        no trouble is known yet that keeps them."""
-        found: list[int] = []
-        for note in self._open.values():
-            if note.uid == uid and note.fetch and not note.waited_for:
-                begin, end = (bisect_left(jobs, note.first + n) for n in (0, note.count))
-                found += filter(note.is_left, jobs[begin:end])
-        return sorted(job for job in found if job not in self.troubles)
-
-    def _tell_moved(self) -> None:
-        self._moved.set()
-        self._moved = asyncio.Event()
-
-    async def await_coming(self, uid: int, jobs: Sequence[int]) -> None:
-        """Until the outputs of these ended jobs are here, or it is known why they are not."""
-        while jobs := self.coming(uid, jobs):
-            await self._moved.wait()
-            await asyncio.sleep(COMING_PAUSE_S)  # of an array many come at once
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -270,12 +247,11 @@ class QueuedFiles:
                 trouble = str(problem)
             age_s = time.time() - job.finished
             if trouble and age_s <= self._config.dispatch.output_keep_days * DAY_S:
-                if job.id not in self.troubles:
+                if job.id not in self.awaited.troubles:
                     index = job.array_index if job.array_id else None
                     shown = shown_id(str(job.id), job.array_id, index)
                     job_log.warning(shown, "its outputs: %s; will try again", trouble)
-                self.troubles[job.id] = trouble
-                self._tell_moved()
+                self.awaited.keep(job.id, trouble)
                 loop = asyncio.get_running_loop()
                 pause_s = min(RETRY_MAX_S, max(RETRY_S, age_s / RETRY_SHARE))
                 loop.call_later(pause_s, self._ended.put_nowait, job)

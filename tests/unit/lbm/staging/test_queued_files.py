@@ -97,26 +97,6 @@ def array(first, count, uid):
     return replace(note(first, uid), count=count)
 
 
-async def test_outputs_are_awaited_until_they_are_here_or_kept_from_coming(tmp_path):
-    one, theirs = array(10, 5, OTHER), array(20, 5, HOSTILE)
-    of_lbrun = replace(array(30, 5, OTHER), waited_for=True)
-    inputs_only = replace(array(40, 5, OTHER), fetch=[])
-    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), None, None)
-    files.store.root.mkdir()
-    for each in (one, theirs, of_lbrun, inputs_only):
-        await files.queued(each)
-    jobs = [11, 12, 13, 21, 31, 41]
-    assert files.coming(OTHER, jobs) == [11, 12, 13]
-    waiting = asyncio.create_task(files.await_coming(OTHER, jobs))
-    await files.done(one, 11)
-    files.troubles[12] = "h2 is away"
-    assert files.coming(OTHER, jobs) == [13]
-    assert not waiting.done()
-    await files.done(one, 13)
-    async with asyncio.timeout(20):
-        await waiting
-
-
 async def test_jobs_of_one_user_that_never_begin_do_not_hide_those_of_another(tmp_path):
     """The first so many were watched, whoever's they were."""
     theirs, other = array(1, 50_000, HOSTILE), array(50_001, 20_000, OTHER)
@@ -209,4 +189,4 @@ async def test_outputs_that_cannot_be_had_are_asked_for_less_and_less_often(tmp_
         )
         await files._bring_of(OTHER, ended)
     assert [round(pause_s, 1) for pause_s in pauses] == [0.0, 10.0, 600.0]
-    assert files.troubles == {1: "h2 is down"}
+    assert files.awaited.troubles == {1: "h2 is down"}
