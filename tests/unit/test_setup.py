@@ -45,7 +45,7 @@ def test_a_place_that_others_may_not_enter_is_said_once(home):
     (home / "lbd/.venv/.lbd-source").unlink()
     (line,) = said(home)
     assert line.startswith("deploy/setup: note: other users cannot use this .venv, since they may")
-    assert f" {home}; it goes on" in line
+    assert f" {home}; setup goes on. " in line
     assert said(home) == [], "nothing was done"
 
 
@@ -55,7 +55,7 @@ def test_a_python_that_others_cannot_reach_is_said(home):
     (home / "lbd/.venv/bin").mkdir(parents=True)
     (home / "lbd/.venv/bin/python").symlink_to(home / "own/python3")
     (line,) = said(home)
-    assert f"where they may not enter, {home}/own; it goes on for you alone" in line
+    assert f"may not enter {home}/own, where its Python is; setup goes on. " in line
     assert line.endswith(": rm -r .venv; PYTHON=/usr/bin/python3 deploy/setup")
 
 
