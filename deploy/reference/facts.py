@@ -85,7 +85,7 @@ EXITS = (
     ("a queued job", str(CHECKPOINTED), "with `--checkpoint`: stopped here, to be continued"),
     ("lbctl wait", "0", "all jobs ended well"),
     ("lbctl wait", "1", "at least one did not"),
-    ("lbctl wait", "2", "time-out, no such job, permission denied, or no answer"),
+    ("lbctl wait", "2", "time-out, no such job, permission denied, no answer, no outputs yet"),
     ("lbctl doctor", "1", "it found at least one fault"),
     ("lbctl tags solve", "1", "no cutoffs are feasible"),
     (

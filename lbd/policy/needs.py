@@ -6,7 +6,7 @@ know of a host differs in age alone; where the command is to run it is known for
 resources are handed out (lbm/core/resources.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -37,6 +37,18 @@ def unmet(needs: Needs, facts: Facts) -> Unmet | None:
         if total - used < amount and taken is None:
             taken = Unmet(all_taken(name, total, used, amount), later=True)
     return taken
+
+
+def taken_by_others(needs: Needs, facts: Facts) -> set[str]:
+    """The names of what the host has and others have now; "memory" is one."""
+    everything = [*asked(needs, facts), *memory_asked(needs, facts)]
+    return {name for name, total, used, amount in everything if total - used < amount <= total}
+
+
+def part_of(needs: Needs, names: Container[str]) -> Needs:
+    """The amounts of these names alone."""
+    resources = tuple((name, amount) for name, amount in needs.resources if name in names)
+    return Needs(resources, memory_bytes=needs.memory_bytes if "memory" in names else 0)
 
 
 def missing_feature(needs: Needs, facts: Facts) -> str | None:

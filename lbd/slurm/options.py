@@ -4,7 +4,7 @@ These programs are run by the hundred, so what they import is light, as for `lbr
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 PARTITION = "lbd"  # the only one
 LET_BE = "LBD_SLURM_IGNORE"  # names of options that a site wants to be passed over
@@ -25,9 +25,11 @@ class Grammar:
         refused: frozenset[str] = frozenset(),  # known to Slurm, not to us, with a value
         refused_plain: frozenset[str] = frozenset(),
         optional: frozenset[str] = frozenset(),  # whose value may be left out
+        instead: Mapping[str, str] | None = None,  # of refused ones: what does it here
     ) -> None:
         self.values, self.plain, self.short = values, plain, short
         self.refused, self.refused_plain, self.optional = refused, refused_plain, optional
+        self.instead = instead or {}
 
 
 class Given:
@@ -36,14 +38,32 @@ class Given:
         values: dict[str, str] | None = None,
         plain: set[str] | None = None,
         rest: list[str] | None = None,
+        refused: dict[str, str] | None = None,
     ) -> None:
         self.values = values or {}  # the last of each counts
         self.plain = plain or set()
         self.rest = rest or []
+        self.refused = refused or {}  # by name, as people read it
 
     def over(self, other: "Given") -> "Given":
         """With those of `other` where there are none here."""
-        return Given(other.values | self.values, self.plain | other.plain, self.rest)
+        return Given(
+            other.values | self.values,
+            self.plain | other.plain,
+            self.rest,
+            other.refused | self.refused,
+        )
+
+    def check(self, grammar: Grammar) -> None:
+        """Raises SlurmError, which names all that is refused."""
+        if not self.refused:
+            return
+        shown, one = ", ".join(self.refused.values()), len(self.refused) == 1
+        hints = [grammar.instead[name] for name in self.refused if name in grammar.instead]
+        hints.append(f"take {'it' if one else 'them'} out, or set {let_be_too(self.refused)}")
+        raise SlurmError(
+            f"{shown} {'is' if one else 'are'} not supported by lbd; {'; '.join(hints)}"
+        )
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -52,6 +72,13 @@ def words_of(text: str) -> frozenset[str]:
 
 def read(words: list[str], grammar: Grammar, *, mixed: bool = False) -> Given:
     """`mixed`: options may follow other words. Raises SlurmError."""
+    given = read_all(words, grammar, mixed=mixed)
+    given.check(grammar)
+    return given
+
+
+def read_all(words: list[str], grammar: Grammar, *, mixed: bool = False) -> Given:
+    """With what is refused, for its caller to check. Raises SlurmError."""
     given, left = Given(), list(words)
     while left:
         word = left.pop(0)
@@ -105,11 +132,8 @@ def take(given: Given, name: str, value: str | None, left: list[str], grammar: G
     if name in let_be():
         return
     if name in grammar.refused or name in grammar.refused_plain:
-        raise SlurmError(
-            f"--{name}{'' if value is None else f' {value}'} is not supported by lbd; take it out, "
-            f"or put {name} into ${LET_BE}"
-        )
-    if name in grammar.plain:
+        given.refused[name] = f"--{name}{'' if value is None else f' {value}'}"
+    elif name in grammar.plain:
         if value is not None:
             raise SlurmError(f"option '--{name}' doesn't allow an argument")
         given.plain.add(name)
@@ -117,8 +141,13 @@ def take(given: Given, name: str, value: str | None, left: list[str], grammar: G
         given.values[name] = value or ""
 
 
-def let_be() -> set[str]:
-    return set(os.environ.get(LET_BE, "").replace(",", " ").split())
+def let_be() -> list[str]:
+    return os.environ.get(LET_BE, "").replace(",", " ").split()
+
+
+def let_be_too(names: Iterable[str]) -> str:
+    """The variable to set for these to be passed over as well."""
+    return f"{LET_BE}={','.join([*let_be(), *names])}"
 
 
 def listed(text: str) -> Iterator[str]:

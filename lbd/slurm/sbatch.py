@@ -10,7 +10,17 @@ import shlex
 import sys
 from collections.abc import Iterator
 
-from lbd.slurm.options import PARTITION, Given, Grammar, SlurmError, let_be, listed, read, words_of
+from lbd.slurm.options import (
+    PARTITION,
+    Given,
+    Grammar,
+    SlurmError,
+    let_be,
+    let_be_too,
+    listed,
+    read_all,
+    words_of,
+)
 from lbd.slurm.queue import jobs, submit, wait
 from lbd.slurm.times import begin_text, limit_s, memory_text
 from lbd.text.job_phrases import LAUNCHER
@@ -78,12 +88,13 @@ USAGE = "usage: sbatch [OPTIONS] [SCRIPT [ARG...]], or sbatch [OPTIONS] --wrap '
 
 def run(words: list[str]) -> int:
     """Raises SlurmError."""
-    typed = read(words, GRAMMAR)
+    typed = read_all(words, GRAMMAR)
     if "help" in typed.plain:
         print(USAGE)
         return 0
     name, script = script_of(typed)
     given = typed.over(in_script(script.decode(errors="surrogateescape"), name))
+    check_refused(given)
     interpreter, option = shebang(script, name)
     values = [interpreter, option, standard_input(given), *signal_words(given.values)]
     assigned = " ".join(map("=".join, zip(LAUNCHED, map(shlex.quote, values), strict=True)))
@@ -134,13 +145,27 @@ def in_script(text: str, name: str) -> Given:
             continue
         try:
             words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
-            given = read(words, GRAMMAR, mixed=True)
+            given = read_all(words, GRAMMAR, mixed=True)
             if given.rest:
                 raise SlurmError(f"{given.rest[0]!r} is no option")
         except (SlurmError, ValueError) as problem:
             raise SlurmError(f"{name}: line {number}: {problem}") from None
+        for option, text in given.refused.items():
+            given.refused[option] = f"{text} (line {number})"
         found = given.over(found)
     return found
+
+
+def check_refused(given: Given) -> None:
+    """Raises SlurmError, which names a partition too, if there is more."""
+    if given.refused and not is_ours(given.values):
+        given.refused["partition"] = f"--partition {given.values['partition']}"
+    given.check(GRAMMAR)
+
+
+def is_ours(values: dict[str, str]) -> bool:
+    """Returns whether its partition is ours, or none."""
+    return values.get("partition", PARTITION) == PARTITION or "partition" in let_be()
 
 
 def standard_input(given: Given) -> str:
@@ -180,8 +205,11 @@ def check_shape(values: dict[str, str]) -> None:
             f"--nodes {values['nodes']} is not supported by lbd: a job has all its slots on one "
             "host; submit an array"
         )
-    if values.get("partition", PARTITION) != PARTITION and "partition" not in let_be():
-        raise SlurmError(f"invalid partition specified: {values['partition']}; {PARTITION} is all")
+    if not is_ours(values):
+        raise SlurmError(
+            f"invalid partition specified: {values['partition']}; {PARTITION} is all; "
+            f"take it out, or set {let_be_too(['partition'])}"
+        )
     if values.get("open-mode", "truncate") not in ("truncate", "t"):
         raise SlurmError(f"--open-mode {values['open-mode']} is not supported by lbd")
 

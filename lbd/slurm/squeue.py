@@ -18,6 +18,7 @@ GRAMMAR = Grammar(
     words_of("account qos iterate steps licenses reservation"),
     words_of("start all json yaml priority"),
     optional=words_of("steps"),
+    instead={"start": "`lbctl job ID` says when a job begins"},
 )  # fmt: skip
 # States that no job of ours is in.
 NEVER = {

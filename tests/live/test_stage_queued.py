@@ -39,8 +39,8 @@ def job(lab, name):
     return lab.lbctl_json("h1", "job", name)
 
 
-def waited(lab, *names):
-    return lab.run("h1", "lbctl", "wait", "--timeout", "40s", *names, timeout=60).returncode
+def waited(lab, *names, host="h1"):
+    return lab.run(host, "lbctl", "wait", "--timeout", "40s", *names, timeout=60).returncode
 
 
 def kept(lab, host):
@@ -89,10 +89,9 @@ def test_an_array_shares_one_pack_and_each_brings_its_own(lab, work):
     names = submit(lab, work, "--array", "1-5", "--send", "src", "--fetch", "out.%a", "sh", "-c",
                    "cat src/a > out.$LBD_ARRAY_INDEX; rm -r src")  # fmt: skip
     assert len([one for one in kept(lab, "h2") if one.endswith(".pack")]) == packs + 1
-    assert waited(lab, names) == 0
+    assert waited(lab, names, host="h2") == 0
     outs = {f"out.{n}" for n in range(1, 6)}
-    wait_until(lambda: outs <= set(os.listdir(work)), "all have come", 20,
-               lambda: os.listdir(work))  # fmt: skip
+    assert outs <= set(os.listdir(work)), "who waits where it was submitted has them"
     assert {(work / one).read_text() for one in outs} == {"a\n"}
 
 
@@ -170,6 +169,7 @@ def test_why_outputs_of_a_detached_job_do_not_come_is_told_and_mended(lab, work)
     lab.wait_until(
         lambda: "not empty" in (lab.lbctl_json("h2", "job", name)["reason"] or ""), "it is told", 30
     )
+    assert (waited(lab, name), waited(lab, name, host="h2")) == (0, 2)
     assert (work / "out/mine").read_text() == "made meanwhile\n"
     (work / "out/mine").unlink()
     wait_until((work / "out/x").exists, "it comes then", 20)

@@ -44,8 +44,8 @@ def test_a_place_that_others_may_not_enter_is_said_once(home):
     home.chmod(0o700)
     (home / "lbd/.venv/.lbd-source").unlink()
     (line,) = said(home)
-    assert line.startswith("deploy/setup: other users cannot use this .venv: they may not enter")
-    assert f" {home};" in line
+    assert line.startswith("deploy/setup: note: other users cannot use this .venv, since they may")
+    assert f" {home}; setup goes on. " in line
     assert said(home) == [], "nothing was done"
 
 
@@ -55,7 +55,8 @@ def test_a_python_that_others_cannot_reach_is_said(home):
     (home / "lbd/.venv/bin").mkdir(parents=True)
     (home / "lbd/.venv/bin/python").symlink_to(home / "own/python3")
     (line,) = said(home)
-    assert f"where they may not enter, {home}/own: rm -r .venv; PYTHON=" in line
+    assert f"may not enter {home}/own, where its Python is; setup goes on. " in line
+    assert line.endswith(": rm -r .venv; PYTHON=/usr/bin/python3 deploy/setup")
 
 
 def test_it_is_said_before_anything_is_installed(home):

@@ -19,12 +19,14 @@ from lbd.console.output import Page, own_page, print_json, put
 from lbd.console.reply import Json, table, tables, text
 from lbd.errors import ConfigError, LbdError
 from lbd.lab import hosts, lab, removal
-from lbd.lab.plan import DAEMONS, ISOLATIONS, host_names
+from lbd.lab.plan import DAEMONS, INSIDE, ISOLATIONS, host_names
+from lbd.lab.record import load, record_file
 from lbd.process.own_directory import fault_of, make_own
 from lbd.text.spelling import hint
 
 Run = Callable[[argparse.Namespace], int]
 PARTS = ("lim", "lbm", "dispatcher", "keeper", "host")
+OTHERWISE = "that whose host this shell acts from, else one lab a user"
 STORES = ("sqlite:///", "postgresql://", "postgres://")
 DESCRIPTION = (
     "a cluster of real daemons on this one machine: hosts h1, h2 … that can be killed and cut"
@@ -58,7 +60,7 @@ def make_parser() -> Parser:
     parser.add_version()
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    def command(name: str, run: Run, about: str, place: str = "one lab a user") -> Parser:
+    def command(name: str, run: Run, about: str, place: str = OTHERWISE) -> Parser:
         made: Parser = commands.add_parser(name, description=about, help=about)
         made.add_argument("--dir", type=directory, default=None, metavar="DIR",
                           help=f"where the lab lies (default: {place}, "
@@ -66,7 +68,8 @@ def make_parser() -> Parser:
         made.set_defaults(run=run)
         return made
 
-    add_up_options(command("up", run_up, "start the hosts; return when each sees every other"))
+    about_up = "start the hosts; return when each sees every other"
+    add_up_options(command("up", run_up, about_up, "one lab a user"))
     command("env", run_env, "print shell exports to act from a host").add_argument("host")
     inside = command("exec", run_exec, "run a command inside a host")
     inside.add_argument("host")
@@ -144,10 +147,29 @@ def existing(given: str) -> Path:
 
 
 def root_of(options: argparse.Namespace) -> Path:
+    """Of a lab that is there. Raises LbdError."""
     given: Path | None = options.dir
     if given is not None:
         return given
-    return own_place("lab")
+    root = acted_from() or own_place("lab")
+    if os.environ.get(INSIDE) == str(root):
+        raise LbdError(f"this is inside a host of the lab in {root}: leave it first (exit)")
+    return root
+
+
+def acted_from() -> Path | None:
+    """The lab that `lbd lab env` or `exec` has put this process into; None if it is in none."""
+    if not (given := os.environ.get("LBD_CONFIG")):
+        return None
+    config = Path(given).absolute()
+    root = config.parent.parent
+    if not os.path.isfile(record_file(root)):
+        return None
+    record = load(root)
+    is_of_host = record is not None and config in (
+        record.plan.paths(host).config for host in record.plan.hosts
+    )
+    return root if is_of_host else None
 
 
 def own_place(name: str) -> Path:
@@ -165,7 +187,7 @@ def say(line: str) -> None:
 
 
 def run_up(options: argparse.Namespace) -> int:
-    root = root_of(options)
+    root = options.dir or own_place("lab")
     if options.dir is None:
         make_own(Path(default_runtime_dir()), "--dir")
     plan, remark = lab.make_plan(
@@ -187,7 +209,8 @@ def run_up(options: argparse.Namespace) -> int:
         if shows_dots:
             print(file=sys.stderr)
     each = f", {plan.cores:g} cores each" if plan.cores else ""
-    where = "" if options.dir is None else f" --dir {root}"
+    found_without = options.dir is None and acted_from() in (None, root)
+    where = "" if found_without else f" --dir {root}"
     hosts_up = f"{len(plan.hosts)} host{'s' if len(plan.hosts) > 1 else ''} up"
     print(f"{hosts_up} in {root} (isolation: {plan.isolate}{each})")
     print(f'act from one:  eval "$(lbd lab env h1{where})"    end:  lbd lab down{where}')

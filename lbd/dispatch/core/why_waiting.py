@@ -9,7 +9,7 @@ from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import Lease, Live
 from lbd.dispatch.core.servers import Server
 from lbd.model import CANCEL, HostId, JobId
-from lbd.policy.needs import needed
+from lbd.policy.needs import needed, part_of, taken_by_others
 from lbd.text.closed_words import OUT_OF_CONTACT, WORDS, counted_reasons
 from lbd.text.job_phrases import NOT_HEARD_OF
 from lbd.text.units import duration_text
@@ -211,8 +211,10 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
     if is_head or (place is not None and not place.jobs):
         need = live.job.slots
         what = "a slot is free" if need == 1 else f"{need} slots are free at once"
-        if lacking := _lacking(live.job, servers):
-            return f"{tier}next, as soon as {needed(live.job.needs)} is free; {lacking}"
+        if short := _short(live.job, servers):
+            taken = {name for one in short for name in taken_by_others(live.job.needs, one.facts())}
+            lacking = needed(part_of(live.job.needs, taken))
+            return f"{tier}next, as soon as {lacking} is free; {_lacks(live.job, short)}"
         fit = [one for one in servers if one.suits(live.job)] or servers
         where = f"{_names(fit)}{_closed(fit)}"
         if queues.plan is not None and (front := queues.gangs.front) is not None:
@@ -232,12 +234,10 @@ def _nobody_has(job: QueuedJob, hosts: Mapping[HostId, Server]) -> str:
     return f"no host has what it needs ({lacks}); it begins once one does"
 
 
-def _lacking(job: QueuedJob, servers_by_host: list[Server]) -> str:
-    """What the hosts lack that have slots for it, if all those do; else ""."""
+def _short(job: QueuedJob, servers_by_host: list[Server]) -> list[Server]:
+    """The hosts that have slots for it, if all those lack what it needs; else none."""
     able = [one for one in servers_by_host if one.suits(job) and one.free >= job.slots]
-    if not job.needs or not able or any(one.has_for(job) for one in able):
-        return ""
-    return _lacks(job, able)
+    return [] if not job.needs or any(one.has_for(job) for one in able) else able
 
 
 def _lacks(job: QueuedJob, servers_by_host: list[Server]) -> str:

@@ -61,9 +61,11 @@ class QueueAnswers:
                 question, caller, attempts=bool(question.get("attempts")),
                 by_array=not question.get("tasks"),
             )  # fmt: skip
+            files = self._home.files
+            troubles = {} if files is None else files.awaited.troubles
             for job in reply:
-                if self._home.files is not None and job.id in self._home.files.troubles:
-                    trouble = f"outputs not fetched yet: {self._home.files.troubles[job.id]}"
+                if job.id in troubles:
+                    trouble = f"outputs not fetched yet: {troubles[job.id]}"
                     job.reason = "; ".join(filter(None, (job.reason, trouble)))
             return {"jobs": [queued_json(job) async for job in in_turns(reply)]}
         if operation == "queue.predict":
@@ -213,7 +215,11 @@ class QueueAnswers:
             if ended and not brief:  # with all that is known of them
                 jobs = await self._find_in_turn(question, caller, explained=False)
                 ended = [job for job in jobs if job.state in ENDED_NAMES]
-        return {
+        outputs: Json = {}
+        if question.get("outputs") and len(ended) == count and self._home.files is not None:
+            left_s = 0.0 if waiting else min(patience_s, PATIENCE_MAX_S)
+            outputs = await self._home.files.awaited.answer(caller.uid, ended, left_s)
+        return outputs | {
             "open": count - len(ended),
             "all_done": all(job.state == "done" for job in ended),
             "jobs": [] if brief else [queued_json(job) async for job in in_turns(ended)],

@@ -26,6 +26,7 @@ from lbd.lbm.queue.dispatcher_client import DispatcherClient, NotKept, ranges_of
 from lbd.lbm.queue.name_patterns import fill_in, shown_id
 from lbd.lbm.queue.notifications import Notifications
 from lbd.lbm.session.request import ClientRequest
+from lbd.lbm.staging.awaited_outputs import AwaitedOutputs
 from lbd.lbm.staging.pack_store import Note, PackStore
 from lbd.lbm.staging.pack_transfer import receive_pack
 from lbd.lbm.staging.step import step_words
@@ -59,7 +60,7 @@ class QueuedFiles:
         self._ended_of: dict[int, deque[pb.JobInfo]] = {}  # by user
         self._fresh = asyncio.Event()
         self._leaves_out = False  # there are more to watch
-        self.troubles: dict[int, str] = {}  # why outputs of an ended job have not come yet
+        self.awaited = AwaitedOutputs(self._open)
 
     # Out
 
@@ -144,7 +145,7 @@ class QueuedFiles:
     async def done(self, note: Note, job: int, *, write: bool = True) -> None:
         """Nothing more is to be done with it."""
         note.end(job)
-        self.troubles.pop(job, None)
+        self.awaited.settle(job)
         if note.is_over:
             self._open.pop(note.name, None)
         if write or note.is_over:
@@ -247,11 +248,11 @@ class QueuedFiles:
                 trouble = str(problem)
             age_s = time.time() - job.finished
             if trouble and age_s <= self._config.dispatch.output_keep_days * DAY_S:
-                if job.id not in self.troubles:
+                if job.id not in self.awaited.troubles:
                     index = job.array_index if job.array_id else None
                     shown = shown_id(str(job.id), job.array_id, index)
                     job_log.warning(shown, "its outputs: %s; will try again", trouble)
-                self.troubles[job.id] = trouble
+                self.awaited.keep(job.id, trouble)
                 loop = asyncio.get_running_loop()
                 pause_s = min(RETRY_MAX_S, max(RETRY_S, age_s / RETRY_SHARE))
                 loop.call_later(pause_s, self._ended.put_nowait, job)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lbd.slurm import sacct, scancel, squeue, srun
+from lbd.slurm import sacct, sbatch, scancel, squeue, srun
 from lbd.slurm.options import LET_BE, SlurmError, read
 from lbd.slurm.program import NAMES, install
 from lbd.slurm.queue import SHOWN_S, Job, reason_of, state_of
@@ -109,6 +109,37 @@ def test_what_cannot_be_done_is_refused_by_its_name(given, complaint):
     assert "\n" not in str(caught.value)
 
 
+def test_all_that_is_refused_is_named_in_one_message_with_the_variable_to_set(
+    monkeypatch, tmp_path
+):
+    script = tmp_path / "job.sh"
+    lines = "#SBATCH -p big\n#SBATCH -A phys --mail-type=END\n#SBATCH --mail-user=ann\n"
+    script.write_text(f"#!/bin/sh\n{lines}true\n")
+
+    def refusal(*given):
+        with pytest.raises(SlurmError) as caught:
+            sbatch.run([*given, str(script)])
+        return str(caught.value)
+
+    assert refusal("-H") == (
+        "--account phys (line 3), --mail-type END (line 3), --mail-user ann (line 4), --hold, "
+        "--partition big are not supported by lbd; take them out, or set "
+        "LBD_SLURM_IGNORE=account,mail-type,mail-user,hold,partition"
+    )
+    monkeypatch.setenv(LET_BE, "account,mail-type")
+    assert refusal().endswith("or set LBD_SLURM_IGNORE=account,mail-type,mail-user,partition")
+    monkeypatch.setenv(LET_BE, "account,mail-type,mail-user")
+    assert refusal() == (
+        "invalid partition specified: big; lbd is all; take it out, or set "
+        "LBD_SLURM_IGNORE=account,mail-type,mail-user,partition"
+    )
+
+
+def test_what_says_when_a_job_begins_is_named():
+    with pytest.raises(SlurmError, match=r"`lbctl job ID` says when a job begins; take it out"):
+        squeue.run(["--start"])
+
+
 @pytest.mark.parametrize(
     ("signal", "time", "expected"),
     [
@@ -182,7 +213,7 @@ def test_lines_of_the_script_count_until_its_first_command_and_less_than_the_com
 
 @pytest.mark.parametrize(
     "line",
-    ["#SBATCH --foo", "#SBATCH --gpus-per-node=1", "#SBATCH -J 'x", "#SBATCH word", "#SBATCH -c"],
+    ["#SBATCH --foo", "#SBATCH -J 'x", "#SBATCH word", "#SBATCH -c"],
 )
 def test_a_line_that_cannot_be_read_is_named_by_its_number(line):
     with pytest.raises(SlurmError, match=r"^s\.sh: line 3: "):

@@ -29,6 +29,7 @@ from lbd.local.write_all import write_all
 
 FAILED = ("failed", "lost")
 PATIENCE_S = 15.0
+OUTPUTS_S = 600.0  # for those of --fetch, once all jobs have ended
 FOLLOW_S = 0.2
 PIECE_CHARACTERS = 64 << 10  # of less, more is there soon
 LEAST_ANSWER_S = 5.0  # however little time a caller has: less is no answer of anybody's
@@ -57,7 +58,8 @@ def add_logs_options(parser: Parser) -> None:
                         help="of that attempt, not of the last")  # fmt: skip
     parser.add_argument("--failed", action="store_true",
                         help="of an array: of the tasks that failed or were lost, one after the "
-                        "other")  # fmt: skip
+                        "other; 2>&1 keeps the order in a file or pipe, since what they wrote to "
+                        "standard error is written to ours")  # fmt: skip
     parser.add_argument("--daemons", action="store_true",
                         help="not what it printed, but what the daemons of all hosts said of it, "
                         "since they were started")  # fmt: skip
@@ -223,14 +225,21 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
             left_s = give_up_s - time.monotonic()
             patience_s = max(0.0, min(PATIENCE_S, left_s))
             question: Json = {"op": "queue.wait", "ids": options.ids, "patience_s": patience_s}
-            reply = patiently(daemons, {**question, "brief": not options.json}, max(0.0, left_s))
+            question |= {"brief": not options.json, "outputs": True}
+            reply = patiently(daemons, question, max(0.0, left_s))
             if reply.get("open") == 0:
-                break
-            if left_s <= 0:
+                if not (coming := reply.get("outputs_coming")):
+                    break
+                give_up_s = min(give_up_s, time.monotonic() + OUTPUTS_S)
+                if left_s <= 0:
+                    raise Unavailable(f"ended, but outputs of {coming} are still on their way here")
+            elif left_s <= 0:
                 raise not_ended(int(number(reply, "open")))
     except LbdError as problem:
         report_error("lbctl", problem)
         return NO_ANSWER
     if options.json:
         print_json(tables(reply, "jobs"))
+    if trouble := text(reply, "outputs_trouble"):
+        complain("lbctl", f"outputs not fetched yet: {trouble}")
     return 0 if reply.get("all_done") else NOT_ALL

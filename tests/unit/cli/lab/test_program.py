@@ -5,6 +5,9 @@ import signal
 import pytest
 
 from lbd.cli import main
+from lbd.cli.lab import program
+from lbd.lab import lab, record
+from lbd.lab.plan import INSIDE
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +54,59 @@ def test_bad_input_is_one_line(tmp_path, capsys, words, code, says):
     assert err.startswith("lbd lab")
     assert err.count("\n") == 1
     assert not root.exists()
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """made(NAME): a lab that is up on record, and nothing of it runs."""
+    monkeypatch.setattr(program, "default_runtime_dir", lambda: str(tmp_path / "run"))
+    monkeypatch.delenv("LBD_CONFIG", raising=False)
+    monkeypatch.delenv(INSIDE, raising=False)
+
+    def make(name):
+        root = tmp_path / name
+        root.mkdir(parents=True)
+        plan, _ = lab.make_plan(root, 2, 0.0, "none", "", (), (), False, ())
+        record.save(record.Record(plan, made_root=True, ready=True))
+        return root
+
+    return make
+
+
+def shown(capsys, *words):
+    assert main.main(["lab", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_where_a_shell_acts_from_a_lab_its_commands_need_no_directory(made, monkeypatch, capsys):
+    here, other = made("here"), made("run/lab")
+    assert str(other) in shown(capsys, "env", "h2")
+    monkeypatch.setenv("LBD_CONFIG", str(here / "h1/lbd.toml"))
+    assert f"{here}/h2/" in shown(capsys, "env", "h2")
+    assert str(other) in shown(capsys, "env", "h2", "--dir", str(other))
+    monkeypatch.setenv("LBD_CONFIG", str(here / "h3/lbd.toml"))
+    assert str(other) in shown(capsys, "env", "h2"), "no host of that lab"
+
+
+def test_from_inside_a_host_a_lab_is_not_steered(made, monkeypatch, capsys):
+    """Its processes cannot be seen from there: `down` would remove the record of what runs."""
+    root = made("here")
+    monkeypatch.setenv("LBD_CONFIG", str(root / "h1/lbd.toml"))
+    monkeypatch.setenv(INSIDE, str(root))
+    assert main.main(["lab", "down"]) == 1
+    assert capsys.readouterr().err == (
+        f"lbd lab: this is inside a host of the lab in {root}: leave it first (exit)\n"
+    )
+    assert record.load(root) is not None
+
+
+@pytest.mark.parametrize("has_one", [True, False])
+def test_a_lab_is_never_started_where_this_shell_acts_from(made, monkeypatch, capsys, has_one):
+    started = []
+    monkeypatch.setattr(lab, "up", lambda plan, *_: started.append(plan.root))
+    usual = program.own_place("lab")
+    if has_one:
+        monkeypatch.setenv("LBD_CONFIG", str(made("here") / "h1/lbd.toml"))
+    said = shown(capsys, "up", "--hosts", "1", "--isolate", "none")
+    assert started == [usual]
+    assert (f"--dir {usual}" in said) is has_one, "else `env` would find the other"

@@ -117,6 +117,14 @@ def test_hosts_of_which_the_same_is_said_are_named_together():
     assert reason(life, "1") == f"next, as soon as gpu is free; {lacking}"
 
 
+def test_only_what_is_lacking_now_is_waited_for():
+    life = table()
+    there = Facts(("linux",), (("gpu", 1, 1), ("disk", 2, 0)), 4 << 30, 0)
+    life.host_is(HostSlots(HostId("h1"), 1, facts=there), 0.0, DICE)
+    submit(life, "1", needs=Needs((("disk", 1), ("gpu", 1)), ("linux",), memory_bytes=2 << 30))
+    assert reason(life, "1") == "next, as soon as gpu is free; h1: its gpu is taken"
+
+
 def test_only_hosts_that_it_may_go_to_are_named():
     life = table("h1", "h2")
     for name in ("1", "2"):

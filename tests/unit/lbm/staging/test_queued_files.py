@@ -189,7 +189,7 @@ async def test_outputs_that_cannot_be_had_are_asked_for_less_and_less_often(tmp_
         )
         await files._bring_of(OTHER, ended)
     assert [round(pause_s, 1) for pause_s in pauses] == [0.0, 10.0, 600.0]
-    assert files.troubles == {1: "h2 is down"}
+    assert files.awaited.troubles == {1: "h2 is down"}
 
 
 def test_nobody_can_guess_what_is_made_beside_what_is_fetched():

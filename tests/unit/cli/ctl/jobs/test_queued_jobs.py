@@ -62,6 +62,31 @@ def test_wait_says_how_many_are_left(daemon, capsys, count, said):
     assert capsys.readouterr().err == f"lbctl: {said} not ended yet\n"
 
 
+def test_wait_ends_when_outputs_have_come(daemon, capsys):
+    coming = [2, 1, 0]
+    over = {"ok": True, "open": 0, "all_done": True}
+    answers = ({**over, "outputs_coming": count} for count in coming)
+    lbm = daemon("lbm", **{"queue.wait": lambda request: next(answers)})
+    assert lbctl.main(["wait", "3"]) == 0
+    assert len(lbm.asked) == len(coming)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "said"),
+    [
+        ({"outputs_coming": 2}, 2, "ended, but outputs of 2 are still on their way here"),
+        ({"outputs_trouble": "12_3: h2"}, 0, "outputs not fetched yet: 12_3: h2"),
+        ({"outputs_trouble": "7: h2", "all_done": False}, 1, "outputs not fetched yet: 7: h2"),
+    ],
+)
+def test_wait_says_that_outputs_have_not_come(daemon, capsys, monkeypatch, answer, status, said):
+    monkeypatch.setattr(queued_jobs, "OUTPUTS_S", 0.0)
+    daemon("lbm", **{"queue.wait": {"open": 0, "all_done": True, **answer}})
+    assert lbctl.main(["wait", "3"]) == status
+    assert capsys.readouterr().err == f"lbctl: {said}\n"
+
+
 @pytest.mark.parametrize(
     ("missing", "said"),
     [

@@ -1,0 +1,68 @@
+"""Outputs of ended jobs that are on their way here, for people who wait for them."""
+
+import asyncio
+import contextlib
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+
+from lbd.lbm.queue.name_patterns import shown_id
+from lbd.lbm.staging.pack_store import Note
+from lbd.local.json_socket import Json
+from lbd.net.gen import dispatch_pb2 as pb
+
+PAUSE_S = 0.2  # of an array many come at once
+
+
+class AwaitedOutputs:
+    def __init__(self, notes: Mapping[str, Note]) -> None:
+        self._notes = notes  # those with jobs that are not done with
+        self.troubles: dict[int, str] = {}  # why outputs of an ended job have not come yet
+        self._moved = asyncio.Event()
+
+    def settle(self, job: int) -> None:
+        """Nothing more is to come of it."""
+        self.troubles.pop(job, None)
+        self._tell()
+
+    def keep(self, job: int, trouble: str) -> None:
+        """They have not come, for now."""
+        self.troubles[job] = trouble
+        self._tell()
+
+    def _tell(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    def coming(self, uid: int, jobs: Sequence[int]) -> list[int]:
+        """Those of these ended jobs, in order, whose outputs are on their way to that user here:
+        no trouble is known yet that keeps them."""
+        found: list[int] = []
+        for note in self._notes.values():
+            if note.uid == uid and note.fetch and not note.waited_for:
+                begin, end = (bisect_left(jobs, note.first + n) for n in (0, note.count))
+                found += filter(note.is_left, jobs[begin:end])
+        return sorted(job for job in found if job not in self.troubles)
+
+    async def wait(self, uid: int, jobs: Sequence[int]) -> None:
+        """Until the outputs of these ended jobs are here, or it is known why they are not."""
+        while jobs := self.coming(uid, jobs):
+            await self._moved.wait()
+            await asyncio.sleep(PAUSE_S)
+
+    async def answer(self, uid: int, ended: Sequence[pb.JobInfo], patience_s: float) -> Json:
+        """How many jobs have outputs that are on their way here, after a while, and what keeps
+        those of another from coming."""
+        jobs = sorted(job.id for job in ended)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self.wait(uid, jobs)
+        return {
+            "outputs_coming": len(self.coming(uid, jobs)),
+            "outputs_trouble": next(self._kept(ended), ""),
+        }
+
+    def _kept(self, ended: Sequence[pb.JobInfo]) -> Iterator[str]:
+        for job in ended:
+            if (trouble := self.troubles.get(job.id)) is not None:
+                index = job.array_index if job.array_id else None
+                yield f"{shown_id(str(job.id), job.array_id, index)}: {trouble}"

@@ -1,0 +1,45 @@
+"""When outputs of queued commands are here, for people who wait for them."""
+
+import asyncio
+
+from lbd.lbm.staging.awaited_outputs import AwaitedOutputs
+from lbd.lbm.staging.pack_store import Note
+from lbd.net.gen import dispatch_pb2 as pb
+
+OTHER, OWN = 1001, 1002
+
+
+def array(first, uid=OWN, *, fetch="out.%a", waited_for=False):
+    return Note(
+        f"{first:032x}", first, 5, uid, 0o022, "/", ["in"], [fetch] * bool(fetch), waited_for
+    )
+
+
+def outputs(*notes):
+    return AwaitedOutputs({note.name: note for note in notes})
+
+
+def test_those_that_a_user_is_to_get_here_and_no_others():
+    awaited = outputs(array(10), array(20, OTHER), array(30, waited_for=True), array(40, fetch=""))
+    assert awaited.coming(OWN, [11, 12, 21, 31, 41]) == [11, 12]
+
+
+async def test_they_are_awaited_until_they_are_here_or_kept_from_coming():
+    own = array(10)
+    awaited = outputs(own)
+    waiting = asyncio.create_task(awaited.wait(OWN, [11, 12]))
+    await asyncio.sleep(0)
+    own.end(11)
+    awaited.settle(11)
+    awaited.keep(12, "h2 is away")
+    async with asyncio.timeout(20):
+        await waiting
+    ended = [pb.JobInfo(id=10 + n, array_id=10, array_index=n) for n in (1, 2)]
+    answer = {"outputs_coming": 0, "outputs_trouble": "10_2: h2 is away"}
+    assert await awaited.answer(OWN, ended, 60.0) == answer
+
+
+async def test_an_answer_does_not_wait_longer_than_it_is_asked_to():
+    awaited = outputs(array(10))
+    answer = await awaited.answer(OWN, [pb.JobInfo(id=12), pb.JobInfo(id=11)], 0.0)
+    assert answer == {"outputs_coming": 2, "outputs_trouble": ""}
