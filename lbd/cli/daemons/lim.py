@@ -71,7 +71,6 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
         path = runtime_dir / "lim.sock"
         server = await local.serve_json(path, operations.handle, SOCKET_MODE, operations.closed)
         scope = lim.sampler.scope
-        Path(returning_mark(str(path))).unlink(missing_ok=True)
         log.info("ready host=%s scope=%s (%s)", lim.state.me, scope.name, scope.reason)
         ready(f"host {lim.state.me}, scope {scope.name}")
         lim.kept.follow(lim.state.settings)
