@@ -286,7 +286,10 @@ def run_heal(options: argparse.Namespace) -> int:
 
 def run_down(options: argparse.Namespace) -> int:
     root = root_of(options)
+    acts_from_it = acted_from() == root
     print(f"the lab in {root} is gone" if removal.down(root) else f"there is no lab in {root}")
+    if acts_from_it:
+        print("this shell still acts from one of its hosts: unset LBD_CONFIG, or leave it")
     return 0
 
 
