@@ -88,7 +88,10 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
                     task.cancel()
         finally:
             if stop.makes_way:  # what asks for it meanwhile waits for the next one
-                Path(returning_mark(str(path))).touch()
+                mark = Path(returning_mark(str(path)))
+                with suppress(OSError):
+                    mark.unlink(missing_ok=True)  # one of an account before cannot be touched
+                    mark.touch()
             server.close()
             level.take_back()
             with suppress(FileNotFoundError):

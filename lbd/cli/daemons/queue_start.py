@@ -43,7 +43,9 @@ class DispatcherStart:
     def _start(self) -> None:
         runtime = Path(self._config.host.runtime_dir)
         with contextlib.suppress(OSError):
-            (runtime / WANTED).write_bytes(b"")
+            if (wanted := runtime / WANTED).exists() and not os.access(wanted, os.W_OK):
+                wanted.unlink()  # of an account before
+            wanted.write_bytes(b"")
         if self._stop.report(DISPATCHER_WANTED) or is_served(runtime / "dispatcher.sock"):
             return
         if self._started is not None:
