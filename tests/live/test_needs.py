@@ -174,7 +174,7 @@ def test_jobs_of_the_queue_wait_for_the_memory_that_others_were_given(lab, tmp_p
     for name in ("a", "b", "c"):
         run(lab, *words, name, cwd=tmp_path, check=True)
     lab.wait_until(lambda: (tmp_path / "got.b").exists(), "two run")
-    lab.wait_until(  # the test before has changed a setting for all, for which the dispatcher restarts
+    lab.wait_until(  # for the setting of the test before, the dispatcher restarts
         lambda: "memory free" in lab.lbctl_json("h1", "job", "last")["reason"], "it is said why"
     )
     (tmp_path / "end.a").touch()
