@@ -180,7 +180,7 @@ def without_daemon(options: Options, around: Surroundings, what: str) -> int:
     if options.needs:
         from lbd.client.start_wait import remedy
 
-        raise Trouble(f"{what}, so nobody knows what there is of what it needs{remedy(what)}")
+        raise Trouble(f"{what}, so it is not known whether what it needs is free{remedy(what)}")
     if "local" in options.plain:
         return run_here(options, around, "", "asked to stay with --local")
     if may_not_stay(options):

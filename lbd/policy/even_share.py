@@ -1,4 +1,4 @@
-"""Of what has an end, as much for each: whoever takes more takes it from nobody else. Pure."""
+"""An even division of limited room: no user's surplus takes room from another. Pure."""
 
 from collections.abc import Iterable
 
