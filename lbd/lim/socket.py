@@ -318,7 +318,9 @@ class Operations:
             not drained and before is None
         ):
             notes, ended = {}, None  # as it was
-        if host == self._state.me:
+        if r.flag(request, "leaves", default=False):
+            pass  # it takes no command until it ends, and who comes after it is not drained
+        elif host == self._state.me:
             self._lim.handle(e.SetDrained(drained), time.monotonic())
         else:
             reply |= await self._drain_there(host, drained)

@@ -78,6 +78,7 @@ def test_a_host_leaves_when_nothing_of_it_is_left_and_joins_again(tls_lab, newco
     newcomer.join(new_token(lab, "new")).check_returncode()
     newcomer.start()
     wait_until_all_see_it(lab, newcomer)
+    lab.wait_until(lambda: lab.states("h1").get("new") == "up", "its drain has ended", LONG_S)
     assert files_of(lab, "h2").read_revocations().lowest_issue("new") > 0, "its old key is no use"
 
 

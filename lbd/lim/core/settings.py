@@ -20,6 +20,7 @@ from lbd.lim.core.messages import (
     PAST_DRAINS_MAX,
     SAVED_MAX,
     DrainNote,
+    Member,
     PastDrain,
     Seal,
     Settings,
@@ -236,6 +237,17 @@ def after(settings: Settings) -> int:
             " the next can be made once all LIMs have been stopped and started"
         )
     return settings.counter + 1
+
+
+def wanted_drain(known: Settings, settings: Settings, me: Member) -> bool | None:
+    """Whether newer settings want this host drained; None: as it is.
+
+    A host that knows no settings yet takes over the drain of the machine it has replaced: that is
+    noted as of before this one's start.
+    """
+    note = settings.drain_notes.get(me.name)
+    is_taken_over = note and known.version == (0, "") and note.since * 1000 < me.incarnation
+    return settings.drains.get(me.name, True if is_taken_over else None)
 
 
 def obeyed(settings: Settings, author: HostId) -> Settings:

@@ -5,8 +5,8 @@ Rule 1: nothing here fails because a message was lost, late, twice or out of ord
 Rule 2: nothing here waits. A placement needs at most one round of questions, with a deadline
 (`placement.py`); whatever happens to other hosts, the answer "here" is always at hand.
 
-The parts: `table` what is known, `membership` who belongs, `election` who is the centre, `teller`
-what is told each period, `settings` the algorithm and its parameters, `placement` the commands.
+The parts: `table` what is known, `membership` who belongs, `election` who is the centre, `settings`
+the algorithm and its parameters, `broadcast` what is told each period, `placement` the commands.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from lbd.lim.core.membership import Membership, told_of
 from lbd.lim.core.placement import Placer
 from lbd.lim.core.replica import Replica
 from lbd.lim.core.reservations import Reservations
-from lbd.lim.core.settings import InForce, as_set, in_force, obeyed, retuned
+from lbd.lim.core.settings import InForce, as_set, in_force, obeyed, retuned, wanted_drain
 from lbd.lim.core.signed import lacking, merged, signed_by
 from lbd.lim.core.table import Table
 from lbd.lim.core.ways_in import WaysIn
@@ -233,6 +233,7 @@ class LimState:
         self.in_force = in_force(self.base, settings)
         stays = settings.outlives == self.settings.outlives
         saves = [] if stays else [e.SaveLasting(settings.lasting)]
+        drained = wanted_drain(self.settings, settings, self.identity.me)
         self.settings = settings
         self.table.set_params(self.in_force.lim, fade_s(self.in_force.load), settings.drains)
         self.reservations.clear()
@@ -243,12 +244,11 @@ class LimState:
             e.Configure(self.in_force),
             Log(f"{text} algorithm={self.in_force.lim.algorithm} params={said}"),
             *saves,
-            *self._obey(settings, now_s),
+            *self._obey(settings, drained, now_s),
         ]
 
-    def _obey(self, settings: m.Settings, now_s: float) -> list[Action]:
+    def _obey(self, settings: m.Settings, drained: bool | None, now_s: float) -> list[Action]:
         """We were drained, or no longer, while we were away: it is so now, and off the list."""
-        drained = settings.drains.get(self.me)
         if drained is None or settings.counter >= m.COUNTER_MAX:
             return []
         done, actions = obeyed(settings, self.me), self._set_drained(drained, now_s)

@@ -1,6 +1,8 @@
 """What lim.sock does about drains, revoked hosts and changes, on every host of the cluster."""
 
+import asyncio
 import pwd
+import shutil
 import time
 
 import pytest
@@ -9,7 +11,7 @@ from lbd.lim.daemon import Lim
 from lbd.lim.socket import Operations
 from lbd.local.json_socket import Refusal
 from lbd.net.lim_network import Traffic
-from tests.unit.lim.daemons import LBM, NOBODY, until
+from tests.unit.lim.daemons import LBM, NOBODY, Daemon, until
 
 
 async def test_drain_of_another_host_is_confirmed_and_kept(two, tmp_path, caplog):
@@ -119,6 +121,35 @@ async def test_drain_of_a_host_that_does_not_answer(two):
     assert (0, "") < again.settings.version < one.lim.state.settings.version
     other.network.silent = False
     await until(lambda: other.lim.state.drained)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_machine_takes_over_the_drain_of_the_one_it_replaces(two, tmp_path, leaves):
+    """That one was up when it was drained, and knew; but its disk is lost. Who has left is not."""
+    one, other = two
+    drain = {"op": "drain", "host": "h2", "drained": True, "reason": "disk"}
+    await one.ask(drain)
+    await until(lambda: "h2" in other.lim.state.settings.drain_notes)
+    if leaves:
+        assert await other.ask({**drain, "drained": False, "leaves": True})
+        assert other.lim.state.drained, "it takes nothing until it has gone"
+        await until(lambda: not one.lim.state.settings.drain_notes)
+    await asyncio.sleep(0.01)  # that drain is older than the new machine's LIM
+    other.stop.set()
+    await other.task
+    shutil.rmtree(tmp_path / "h2/state")
+    new = Daemon(other.lim.config, other.network._exchange)
+    await new.start()
+    if leaves:
+        await until(lambda: new.lim.state.settings.version == one.lim.state.settings.version)
+    else:
+        await until(lambda: new.lim.state.drained)
+        assert (await shown_drained(new, "h2"))["reason"] == "disk"
+        await one.ask({**drain, "drained": False})
+        await until(lambda: new.lim.state.settings.version == one.lim.state.settings.version)
+    assert not new.lim.state.drained
+    new.stop.set()
+    await new.task
 
 
 async def test_drains_that_have_ended_are_known_everywhere_and_after_a_restart(two):

@@ -49,9 +49,11 @@ def leave(daemons: Daemons, options: argparse.Namespace) -> int:
     if running(config):
         if os.geteuid() != 0 and os.geteuid() != os.stat(config.host.state_dir).st_uid:
             raise Refusal("only root or the daemons' own user may do that", "denied")
-        daemons.lim({"op": "drain", "host": config.host.name, "drained": True,
-                     "reason": "it leaves the cluster"}, FORWARD_TIMEOUT_S)  # fmt: skip
+        drain = {"op": "drain", "host": config.host.name}
+        daemons.lim({**drain, "drained": True, "reason": "it leaves the cluster"},
+                    FORWARD_TIMEOUT_S)  # fmt: skip
         wait_for_all(daemons, config.host.name, options.timeout)
+        daemons.lim({**drain, "drained": False, "leaves": True}, FORWARD_TIMEOUT_S)
         stop_daemons(config)
     removed = forget_cluster(config)
     if options.json:
