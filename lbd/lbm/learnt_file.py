@@ -88,27 +88,22 @@ class Eligibility:
     def needed(self, uid: int, argv: Sequence[bytes]) -> Needs:
         return self.book.needed(whose(uid), argv)
 
-    def expected_cpu_s(self, uid: int, argv: Sequence[bytes]) -> float:
-        """Of its next run, by what was learnt of it; 0: nothing."""
-        known = self.book.peek(whose(uid)).commands.get(key_of(argv))
-        return 0.0 if known is None or known.estimate is None else known.estimate.mean_s
+    def expected(self, uid: int, key: str) -> tuple[float, int]:
+        """CPU seconds and bytes of memory of its next run, by what was learnt of it; 0: nothing."""
+        known = self.book.peek(whose(uid)).commands.get(key)
+        if known is None:
+            return 0.0, 0
+        return known.estimate.mean_s if known.estimate is not None else 0.0, known.peak_bytes
 
-    def expected_peak_bytes(self, uid: int, argv: Sequence[bytes]) -> int:
-        """Of memory; 0: nothing was learnt."""
-        known = self.book.peek(whose(uid)).commands.get(key_of(argv))
-        return known.peak_bytes if known is not None else 0
-
-    def run_here(self, uid: int, argv: Sequence[bytes], verdict: Verdict) -> Run | None:
+    def run_here(self, uid: int, key: str, verdict: Verdict) -> Run | None:
         """The beginning of a run; None if lists or tables decide, so there is nothing to learn."""
         if verdict.by:
             return None
-        return Run(self, whose(uid), key_of(argv), measured=verdict.measure)
+        return Run(self, whose(uid), key, measured=verdict.measure)
 
-    def ran_there(
-        self, uid: int, argv: Sequence[bytes], cpu_s: float, cause: str, peak_bytes: int = 0
-    ) -> None:
+    def ran_there(self, uid: int, key: str, cpu_s: float, cause: str, peak_bytes: int = 0) -> None:
         status = 0 if cause == "exited" else BY_SIGNAL
-        self.learn(uid, key_of(argv), cpu_s, status, peak_bytes)
+        self.learn(uid, key, cpu_s, status, peak_bytes)
 
     def learn(self, uid: int, key: str, cpu_s: float, status: int, peak_bytes: int = 0) -> None:
         if status in CANNOT_BE_RUN:

@@ -21,6 +21,7 @@ from lbd.text.one_line import one_line
 ID_CHARS_MAX = 128
 LINE_CHARS_MAX = 500
 KEPT_LINES, KEPT_CHARS, KEPT_S = 4000, 1 << 20, 7 * 86400.0
+STEP_CHARS = 40  # as a line has beside what differs
 SHOWN_LINES, SHOWN_CHARS = 1000, 1 << 16  # of one job, in one answer
 LEVELS = {
     logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning",
@@ -34,6 +35,40 @@ class Line(NamedTuple):
     job: str
     text: str
 
+    @property
+    def size(self) -> int:
+        return len(self.job) + len(self.text)
+
+    def line(self) -> "Line":
+        return self
+
+
+class Step(NamedTuple):
+    """What led from one phase to another: each command has several, and most are never looked at.
+    So they become lines when somebody does."""
+
+    unix_s: float
+    job: str
+    of: str
+    what: str
+    where: str
+    why: str
+    before: Enum
+    after: Enum
+
+    @property
+    def size(self) -> int:
+        return STEP_CHARS + len(self.job) + len(self.of) + len(self.where) + len(self.why)
+
+    @property
+    def text(self) -> str:
+        details = ", ".join(one for one in (self.where, self.why) if one)
+        what = f"{words_of(self.what)} ({details})" if details else words_of(self.what)
+        return f"{self.of}{what}: {self.before.value} → {self.after.value}"
+
+    def line(self) -> Line:
+        return Line(self.unix_s, "debug", self.job, self.text[:LINE_CHARS_MAX])
+
 
 class RecentLines:
     """The last ones about jobs, as many as there is room for."""
@@ -41,16 +76,16 @@ class RecentLines:
     def __init__(
         self, lines: int = KEPT_LINES, chars: int = KEPT_CHARS, age_s: float = KEPT_S
     ) -> None:
-        self._kept: deque[Line] = deque(maxlen=lines)
+        self._kept: deque[Line | Step] = deque(maxlen=lines)
         self._chars, self._chars_max, self._age_s = 0, chars, age_s
         self._lock = threading.Lock()
 
-    def add(self, line: Line) -> None:
+    def add(self, line: Line | Step) -> None:
         with self._lock:
             if len(self._kept) == self._kept.maxlen:
                 self._drop_first()
             self._kept.append(line)
-            self._chars += size_of(line)
+            self._chars += line.size
             while self._chars > self._chars_max or (
                 self._kept and self._kept[0].unix_s < line.unix_s - self._age_s
             ):
@@ -61,27 +96,23 @@ class RecentLines:
         with self._lock:
             kept = list(self._kept)
         since = unix_s - self._age_s
-        found = [line for line in kept if line.unix_s >= since and concerns(line.job, job)]
+        found = [line.line() for line in kept if line.unix_s >= since and concerns(line.job, job)]
         shown, is_cut = newest(found)
         return [one._replace(text=one_line(one.text, LINE_CHARS_MAX)) for one in shown], is_cut
 
     def _drop_first(self) -> None:
-        self._chars -= size_of(self._kept.popleft())
+        self._chars -= self._kept.popleft().size
 
 
 def newest(lines: Sequence[Line]) -> tuple[list[Line], bool]:
     """As many of the last ones as one answer may have; and whether there are others."""
     room, count = SHOWN_CHARS, 0
     for line in reversed(lines[-SHOWN_LINES:]):
-        room -= size_of(line)
+        room -= line.size
         if room < 0:
             break
         count += 1
     return list(lines[len(lines) - count :]), count < len(lines)
-
-
-def size_of(line: Line) -> int:
-    return len(line.job) + len(line.text)
 
 
 RECENT = RecentLines()  # of this process
@@ -107,8 +138,18 @@ class JobLog:
 
     def step(self, job: str, event: object, before: Enum, after: Enum, of: str = "") -> None:
         """`event` has led from one phase to another; nothing if it has not."""
-        if after is not before:
-            self.debug(job, "%s%s: %s → %s", of, event_phrase(event), before.value, after.value)
+        if after is before:
+            return
+        where, why = getattr(event, "host", ""), getattr(event, "reason", "")
+        step = Step(
+            time.time(), printable_id(job), of, type(event).__name__,
+            str(where)[:LINE_CHARS_MAX] if where else "", str(why)[:LINE_CHARS_MAX] if why else "",
+            before, after,
+        )  # fmt: skip
+        if step.job:
+            self._recent.add(step)
+        if self._logger.isEnabledFor(logging.DEBUG):
+            self._logger.debug("%s", step.text, extra={"job": step.job}, stacklevel=2)
 
     def debug(self, job: str, text: str, *words: object) -> None:
         self._say(logging.DEBUG, job, text, words)
@@ -133,8 +174,7 @@ class JobLog:
         words: tuple[object, ...],
         problem: BaseException | None = None,
     ) -> None:
-        is_plain = len(job) <= ID_CHARS_MAX and job.isprintable()
-        named, said = job if is_plain else one_line(job, ID_CHARS_MAX), text % words
+        named, said = printable_id(job), text % words
         if named:
             kept = said if problem is None else f"{said}: {problem!r}"
             self._recent.add(Line(time.time(), LEVELS[level], named, kept[:LINE_CHARS_MAX]))
@@ -143,15 +183,9 @@ class JobLog:
             self._logger.log(level, "%s", said, exc_info=problem, extra=about, stacklevel=3)
 
 
-def event_phrase(event: object) -> str:
-    """Its name, and what it says of where and why."""
-    name, where, why = (
-        type(event).__name__,
-        getattr(event, "host", ""),
-        getattr(event, "reason", ""),
-    )
-    details = ", ".join(str(one) for one in (where, why) if one) if where or why else ""
-    return f"{words_of(name)} ({details})" if details else words_of(name)
+def printable_id(job: str) -> str:
+    is_plain = len(job) <= ID_CHARS_MAX and job.isprintable()
+    return job if is_plain else one_line(job, ID_CHARS_MAX)
 
 
 @lru_cache(maxsize=256)

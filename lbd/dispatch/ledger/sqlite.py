@@ -1,7 +1,7 @@
 """The ledger in one SQLite file: WAL, full sync, one writer thread that commits in groups.
 
 Questions are answered from a second connection in a thread of its own; they never hold up writing,
-and take turns there statement by statement: none waits for all the rows of another.
+and take turns there after each statement that takes long: none waits for all the rows of another.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ log = logging.getLogger("lbd.dispatch")
 
 RETRY_S = 0.5
 BUSY_S = 5.0
+TURN_S = 0.002  # a question whose statements take less is answered in one turn
 # About a value, which is no better for being tried again; all else is about the disk or the file.
 FAULTS = (
     sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError,
@@ -214,14 +215,18 @@ def carry_out(db: sqlite3.Connection, work: Work[Result]) -> Result:
 def carry_on(
     db: sqlite3.Connection, work: Work[Result], rows: list[Row] | None
 ) -> list[Row] | Over[Result]:
-    """The rows of its next statement. `rows`: of the last one, None at first."""
-    step = advance(work, rows)
-    if isinstance(step, Over):
-        return step
-    if isinstance(step, Ask):
-        return db.execute(step.sql, step.values).fetchall()
-    db.executemany(step.sql, step.rows)
-    return []
+    """The end of it, or the rows of the statement with which its turn was over. `rows`: of the last
+    one before, None at first."""
+    until_s = time.monotonic() + TURN_S
+    while not isinstance(step := advance(work, rows), Over):
+        if isinstance(step, Ask):
+            rows = db.execute(step.sql, step.values).fetchall()
+        else:
+            db.executemany(step.sql, step.rows)
+            rows = []
+        if time.monotonic() > until_s:
+            return rows
+    return step
 
 
 def give_back() -> Work[None]:

@@ -52,8 +52,9 @@ class Resumes:
 
     async def next_of(self, call: "Call", stream: Stream, return_s: float) -> object:
         """What it says next. Raises TimeoutError if it said that it restarts, and does not."""
-        limit_s = return_s if stream.rests and not self.leaving else None
-        async with asyncio.timeout(limit_s):
+        if self.leaving or not stream.rests:
+            return await call.read()
+        async with asyncio.timeout(return_s):
             return await call.read()
 
 

@@ -6,6 +6,7 @@ All of it is done at once, and nothing that the command does next depends on it.
 import logging
 import time
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lbd.lbm.core import journey_events as e
@@ -15,6 +16,7 @@ from lbd.lbm.outbound.lim_questions import in_json
 from lbd.lbm.session.request import ClientRequest
 from lbd.local import client_tags as tags
 from lbd.local.json_socket import Json
+from lbd.policy.invocation import key_of
 from lbd.policy.needs import counted_peak
 from lbd.process.job_log import JobLog
 from lbd.text.placement_phrases import why_placed
@@ -37,6 +39,11 @@ class Bookkeeping:
         self._eligible: Eligible | None = None
         self._run: Run | None = None  # here, and there is something to be learnt from it
 
+    @cached_property
+    def _key(self) -> str:
+        """What is learnt of it goes by this."""
+        return key_of(self._request.argv)
+
     def judge(self) -> e.Judged:
         """What lists, tables and experience say of it."""
         request, eligible = self._request, self._home.eligible
@@ -47,9 +54,8 @@ class Bookkeeping:
 
     def in_json(self, question: e.Question) -> Json:
         """For the LIM."""
-        request, eligible = self._request, self._home.eligible
-        cpu_s = eligible.expected_cpu_s(self.job.uid, request.argv)
-        learnt_bytes = eligible.expected_peak_bytes(self.job.uid, request.argv)
+        request = self._request
+        cpu_s, learnt_bytes = self._home.eligible.expected(self.job.uid, self._key)
         peak_bytes = counted_peak(learnt_bytes, request.memory_bytes)
         needs = replace(request.needs, peak_bytes=peak_bytes) if peak_bytes else request.needs
         report = request.has(tags.FLAG_TELL)
@@ -80,7 +86,7 @@ class Bookkeeping:
             case e.Discharge(host, charged):
                 home.notes.ended(job.id, host, charged=charged)
             case e.Learn(cpu_s, cause, peak_bytes):
-                home.eligible.ran_there(job.uid, self._request.argv, cpu_s, cause, peak_bytes)
+                home.eligible.ran_there(job.uid, self._key, cpu_s, cause, peak_bytes)
             case e.RunHere(reason, pinned=pinned):
                 self._runs_here(reason, pinned=pinned)
             case e.Away():
@@ -99,7 +105,7 @@ class Bookkeeping:
         job.pinned = job.pinned or pinned
         job.start(job.origin, reason, time.time())
         if self._eligible is not None and not self._eligible.leaves:
-            self._run = eligible.run_here(job.uid, self._request.argv, self._eligible)
+            self._run = eligible.run_here(job.uid, self._key, self._eligible)
 
     def _begin_again(self, reason: str) -> None:
         """Under a new name."""

@@ -24,6 +24,7 @@ from lbd.lbm.session.request import ClientRequest
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal
 from lbd.net.gen import lbm_pb2
+from lbd.policy.invocation import key_of
 from lbd.policy.needs import counted_peak
 from lbd.text.one_line import one_line
 
@@ -103,9 +104,8 @@ class Checks:
         """The command's CPU time and what it needs, as a placement of it would be told."""
         words, given = question.get("command"), question.get("needs") or ""
         argv = [os.fsencode(str(word)) for word in (words if isinstance(words, list) else [])]
-        eligible = self._home.eligible
-        cpu_s = eligible.expected_cpu_s(caller.uid, argv)
-        peak_bytes = counted_peak(eligible.expected_peak_bytes(caller.uid, argv))
+        cpu_s, learnt_bytes = self._home.eligible.expected(caller.uid, key_of(argv))
+        peak_bytes = counted_peak(learnt_bytes)
         if peak_bytes and isinstance(given, str):
             given = f"{given} ~{peak_bytes}".strip()
         return {"cpu_s": cpu_s, "needs": given}

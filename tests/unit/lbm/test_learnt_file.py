@@ -11,6 +11,7 @@ import pytest
 from lbd.config.schema import Config, EligibilityConfig, HostConfig
 from lbd.lbm.learnt_file import CHANGES_AT_ONCE, Eligibility
 from lbd.local.json_socket import Refusal
+from lbd.policy.invocation import key_of
 
 ANN = 1001
 
@@ -109,10 +110,10 @@ async def test_an_answer_says_what_is_known(config):
 
 def test_what_the_next_run_will_take_is_what_was_learnt_of_the_last(config):
     eligible = Eligibility(config)
-    assert eligible.expected_cpu_s(ANN, [b"cc", b"-c", b"x.c"]) == 0.0
+    assert eligible.expected(ANN, key_of([b"cc", b"-c", b"x.c"]))[0] == 0.0
     eligible.book.measured(ANN, "cc -c", 0.5, 0.0)
-    assert eligible.expected_cpu_s(ANN, [b"cc", b"-c", b"y.c"]) == 0.5
-    assert eligible.expected_cpu_s(ANN + 1, [b"cc", b"-c", b"y.c"]) == 0.0
+    assert eligible.expected(ANN, key_of([b"cc", b"-c", b"y.c"]))[0] == 0.5
+    assert eligible.expected(ANN + 1, key_of([b"cc", b"-c", b"y.c"]))[0] == 0.0
 
 
 @pytest.mark.parametrize(

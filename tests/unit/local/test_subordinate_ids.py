@@ -20,6 +20,7 @@ from lbd.local.caller import Caller
 from lbd.local.connection_limits import Crowd
 from lbd.local.json_socket import Refusal
 from lbd.local.subordinate_ids import Subordinates, read_ranges
+from lbd.policy.invocation import key_of
 from lbd.web.login_socket import Logins
 from lbd.web.sessions import Sessions
 
@@ -133,9 +134,9 @@ async def test_a_range_is_one_users_part_of_what_was_learnt(of_this_host, tmp_pa
     most = config.eligibility.max_users
     for uid in range(300_000, 300_000 + 2 * most):
         eligible.learn(uid, "make", 0.0, 0)
-    assert eligible.expected_cpu_s(BIN, [b"make"]) == 5.0
-    assert eligible.expected_cpu_s(3003, [b"make"]) == 0.0
-    assert eligible.expected_cpu_s(300_001, [b"make"]) == 0.0
+    assert eligible.expected(BIN, key_of([b"make"]))[0] == 5.0
+    assert eligible.expected(3003, key_of([b"make"]))[0] == 0.0
+    assert eligible.expected(300_001, key_of([b"make"]))[0] == 0.0
     await eligible.close()
 
 
