@@ -165,7 +165,7 @@ def own_name(daemons: Daemons) -> str:
 
 def fix_of(why: str) -> str:
     if "drained" in why:
-        return "lbctl undrain it when its owner agrees"
+        return "`lbctl undrain` it when what it was drained for is done"
     if "director" in why:
         return "mount the same file system there, at the same path; or lbrun --send"
     if "users.allow_root" in why:

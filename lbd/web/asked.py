@@ -41,7 +41,8 @@ class Asked:
     def need_viewer(self) -> None:
         if not self.viewer.signed_in:
             raise SignInFirst(
-                "that is shown to who is signed in: `lbctl web login` on this machine prints a link"
+                "Only people who are signed in see this page. "
+                "`lbctl web login`, typed on this machine, prints a link that signs you in."
             )
 
 

@@ -39,7 +39,7 @@ from lbd.web.pages.why import make_why
 from lbd.web.rendering import head_html, page_html, part_html, rest_html
 from lbd.web.sessions import SESSION_S, Sessions, TooMany, is_csrf
 from lbd.web.stream import Streams
-from lbd.web.view import NOBODY, Line, Page, Viewer
+from lbd.web.view import NOBODY, Message, Page, Viewer
 
 KINDS = (
     Kind("/", make_hosts, is_for_all=True, title="Hosts"),
@@ -192,8 +192,8 @@ class Site:
         try:
             yield self._rest(question, await making)
         except LbdError as problem:
-            line = Line("message", "That did not work", one_line(str(problem)))
-            yield rest_html(Page(kind.title, [line]), {line.id: part_html(line)}, "", "")
+            said = Message("message", f"That did not work: {one_line(str(problem))}")
+            yield rest_html(Page(kind.title, [said]), {said.id: part_html(said)}, "", "")
 
     def _rest(self, question: Question, made: Made) -> str:
         if question.kind.is_live:
@@ -275,8 +275,8 @@ def error_page(problem: LbdError, viewer: Viewer) -> Response:
 
 
 def message_page(title: str, text: str, viewer: Viewer, status: int) -> Response:
-    line = Line("message", title, one_line(text))
-    html = page_html(Page(title, [line]), {line.id: part_html(line)}, viewer, "", "")
+    said = Message("message", one_line(text))
+    html = page_html(Page(title, [said]), {said.id: part_html(said)}, viewer, "", "")
     return HTMLResponse(html, status)
 
 

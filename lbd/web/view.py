@@ -69,6 +69,15 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """A sentence of ours, with `commands` marked as here; the page's title is its own."""
+
+    id: str
+    text: str
+    template = "message.html"
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
     id: str
     title: str
@@ -127,7 +136,7 @@ class Form:
     template = "form.html"
 
 
-Part = Table | Facts | Line | Chart | Heat | Buttons | Form
+Part = Table | Facts | Line | Message | Chart | Heat | Buttons | Form
 
 
 @dataclass(frozen=True, slots=True)
