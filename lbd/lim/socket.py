@@ -26,7 +26,7 @@ from lbd.load import sampler as kernel
 from lbd.load.scopes import Root
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller, caller_name
-from lbd.local.json_socket import Connection, Json, Refusal
+from lbd.local.json_socket import HEARD, Connection, Json, Refusal
 from lbd.model import Closed, HostId, HostState, JobId, PlacementRequest
 from lbd.net.lim_network import Traffic
 from lbd.policy.view import Nowhere
@@ -349,13 +349,14 @@ class Operations:
         """A host that is gone for good."""
         host, now_s = r.known_host(request.get("host"), self._state.table.entries), time.monotonic()
         self._admins.check(caller)
-        if not self._state.membership.is_lost(host, now_s):
-            table = self._state.table
-            age_s = now_s - table.entries[host].sampled_at_s if host != table.me else 0.0
-            raise Refusal(r.still_up(host, age_s, table.params.stale_after_s))
+        if host == self._state.me:
+            raise Refusal(f"{host} is this host: to have it leave the cluster, run `lbctl leave`")
         if host in (queue_hosts(self._state.settings.saved) or ()):
             raise Refusal(f"the queue is on {host}: `lbctl queue disable --force`, or enable it "
                           "on another host, first")  # fmt: skip
+        if not self._state.membership.is_lost(host, now_s):
+            age_s = now_s - self._state.table.entries[host].sampled_at_s
+            raise Refusal(r.still_up(host, age_s), HEARD)
         is_listed = self._state.table.entries[host].listed
         self._lim.perform(self._state.left(host, now_s))
         others = self._state.table.others_alive(now_s)
