@@ -20,6 +20,7 @@ from lbd.errors import ConfigError, Incompatible, LbdError, PeerError, Unavailab
 from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
 from lbd.lim.core.broadcast import IN_FLIGHT_MAX, sends
+from lbd.lim.core.membership import awaits_news
 from lbd.lim.core.settings import InForce
 from lbd.lim.core.signed import policy_version
 from lbd.lim.core.state import Identity, LimState
@@ -36,6 +37,7 @@ from lbd.policy.view import Ask, Decision, Nowhere, Probe, Reply
 log = logging.getLogger(__name__)
 
 LEAVE_TIMEOUT_S = 1.0  # for saying goodbye to everybody
+LOOK_AGAIN_S = 0.02  # for news of other hosts, while a command waits for the first
 # uvloop counts in whole milliseconds, of the moment and of the pause: by so much its timer may be
 # early, and a tick before its time is followed by a dozen more until it has come.
 TIMER_EARLY_S = 0.002
@@ -252,16 +254,16 @@ class Lim:
 
     async def place(self, request: PlacementRequest, dry: bool) -> Decision:
         """Where the command should run; within `probe_timeout_s`, whatever other hosts do."""
-        placer = self.state.placer
-        now_s = time.monotonic()
+        placer, now_s = self.state.placer, time.monotonic()
         deadline_s = now_s + self.state.in_force.lim.probe_timeout_s
         replies: tuple[Reply, ...] = ()
         while True:
             step = placer.next_step(request, replies, now_s, dry)
+            if isinstance(step, Nowhere) and await more_is_known(self.state):
+                return await self.place(request, dry)
             if isinstance(step, Placement | Nowhere):
                 return placer.settle(request, step, now_s, dry)
-            left_s = deadline_s - time.monotonic()
-            replies += await self._carry_out(step, request, left_s, dry)
+            replies += await self._carry_out(step, request, deadline_s - time.monotonic(), dry)
             now_s = time.monotonic()
 
     async def _carry_out(
@@ -356,6 +358,15 @@ def state_of(config: Config, identity: Identity, now_s: float) -> LimState:
 
     history = HistoryFile(Path(config.host.state_dir), config.lim.history_bytes)
     return RecordedState(identity, base, seed, now_s, history.write)
+
+
+async def more_is_known(state: LimState) -> bool:
+    """A moment later; False at once if no host is awaited that we have not heard of since our
+    start."""
+    if not awaits_news(state.membership, state.table, time.monotonic()):
+        return False
+    await asyncio.sleep(LOOK_AGAIN_S)
+    return True
 
 
 def answer_to_ping(state: LimState) -> m.Ack:

@@ -20,14 +20,14 @@ from lbd.lim.core import messages as m
 from lbd.lim.core import settings
 from lbd.lim.core.past_loads import SPANS, PastLoads
 from lbd.lim.core.signed import has_all, policy_version
-from lbd.lim.daemon import Lim
+from lbd.lim.daemon import Lim, more_is_known
 from lbd.lim.metrics import lim_metrics
 from lbd.load import sampler as kernel
 from lbd.load.scopes import Root
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller, caller_name
-from lbd.local.json_socket import Connection, Json, Refusal
-from lbd.model import Closed, HostId, HostState, JobId
+from lbd.local.json_socket import HEARD, Connection, Json, Refusal
+from lbd.model import Closed, HostId, HostState, JobId, PlacementRequest
 from lbd.net.lim_network import Traffic
 from lbd.policy.view import Nowhere
 from lbd.process.job_log import RECENT, JobLog
@@ -121,7 +121,7 @@ class Operations:
         dry = r.flag(request, "dry")
         if not dry:  # it is charged to the host
             self._only_daemon(caller)
-        asked = r.placement_request(request, self._state.table)
+        asked = await self._asked(request)
         decision = await self._lim.place(asked, dry)
         if not dry:
             host = "nowhere" if isinstance(decision, Nowhere) else f"on {decision.host}"
@@ -131,6 +131,15 @@ class Operations:
         reply = r.placement_reply(decision, self._state.table)
         extra = {"cpu_s": asked.cpu_s or None, **r.load_here(self._state)} if asked.shown else {}
         return {**reply, **extra}
+
+    async def _asked(self, request: Json) -> PlacementRequest:
+        """A host that it names may not be known yet."""
+        while True:
+            try:
+                return r.placement_request(request, self._state.table)
+            except ConfigError:
+                if not await more_is_known(self._state):
+                    raise
 
     def _nowhere(self, decision: Nowhere, dry: bool) -> NoReturn:
         """Explains why some hosts, or with --explain all, are unsuitable."""
@@ -191,7 +200,11 @@ class Operations:
 
     # -- people's --------------------------------------------------------------------------------
 
-    async def _status(self, _request: Json, _caller: Caller) -> Json:
+    async def _status(self, request: Json, _caller: Caller) -> Json:
+        """`slots`: who asks would go by there being no host that has so many."""
+        slots = r.count(request, "slots")
+        while slots > self._state.table.most_slots() and await more_is_known(self._state):
+            pass
         now_s = time.monotonic()
         out = {name for name in self._state.table.entries if self._is_revoked(name, now_s)}
         replaced = {name for name in out if self.has_new_certificate(name)}
@@ -338,13 +351,14 @@ class Operations:
         """A host that is gone for good."""
         host, now_s = r.known_host(request.get("host"), self._state.table.entries), time.monotonic()
         self._admins.check(caller)
-        if not self._state.membership.is_lost(host, now_s):
-            table = self._state.table
-            age_s = now_s - table.entries[host].sampled_at_s if host != table.me else 0.0
-            raise Refusal(r.still_up(host, age_s, table.params.stale_after_s))
+        if host == self._state.me:
+            raise Refusal(f"{host} is this host: to have it leave the cluster, run `lbctl leave`")
         if host in (queue_hosts(self._state.settings.saved) or ()):
             raise Refusal(f"the queue is on {host}: `lbctl queue disable --force`, or enable it "
                           "on another host, first")  # fmt: skip
+        if not self._state.membership.is_lost(host, now_s):
+            age_s = now_s - self._state.table.entries[host].sampled_at_s
+            raise Refusal(r.still_up(host, age_s), HEARD)
         is_listed = self._state.table.entries[host].listed
         self._lim.perform(self._state.left(host, now_s))
         others = self._state.table.others_alive(now_s)

@@ -341,8 +341,7 @@ def peers(state: LimState, now_s: float) -> list[Json]:
     ]
 
 
-def still_up(host: HostId, age_s: float, stale_after_s: float) -> str:
+def still_up(host: HostId, age_s: float) -> str:
     """Why it is not forgotten: one that has just died looks the same for a while."""
     heard = f"{host} is up, as heard {max(0.0, age_s):.0f} s ago"
-    leave = "to have it leave the cluster, run `lbctl leave` there"
-    return f"{heard}: {leave}; if it is down, forget it once it is silent for {stale_after_s:g} s"
+    return f"{heard}: to have it leave the cluster, run `lbctl leave` there"

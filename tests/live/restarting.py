@@ -16,9 +16,9 @@ SETTINGS = (*(setting for setting in FAST if "orphan" not in setting), *PATIENT)
 PIECE = 1 << 16
 
 
-def leave(lab, host):
-    """Tell the LBM to make way for another, and wait until it has."""
-    pid = int((lab.paths(host).run / "lbm.pid").read_text())
+def leave(lab, host, daemon="lbm"):
+    """Tell it to make way for another, and wait until it has."""
+    pid = int((lab.paths(host).run / f"{daemon}.pid").read_text())
     os.kill(pid, signal.SIGUSR2)
     lab.wait_until(lambda: not alive(pid), "it has left")
 

@@ -1,6 +1,9 @@
-"""A daemon that comes back knows again what runs."""
+"""A daemon that comes back knows again what runs, and commands do not notice that it was away."""
+
+from tests.live.restarting import leave
 
 LAB_HOSTS = 2
+UNTIL_TOLD = "until read -t 0 stop; do lbrun --remote true </dev/null || exit $?; done"
 
 
 def test_a_lim_started_anew_counts_the_jobs_that_run(lab):
@@ -14,6 +17,16 @@ def test_a_lim_started_anew_counts_the_jobs_that_run(lab):
     finally:
         burner.terminate()
         burner.wait()
+
+
+def test_no_command_that_must_leave_fails_as_the_lim_starts_anew(lab):
+    """That of the coordinator, or another."""
+    for host in lab.hosts:
+        loop = lab.popen(host, "bash", "-c", UNTIL_TOLD, stdin=-1, stderr=-1, text=True)
+        leave(lab, host, "lim")
+        lab.start(host, "lim")
+        _, said = loop.communicate("stop\n", timeout=60)
+        assert (loop.returncode, said) == (0, "")
 
 
 def index_of(lab, host):

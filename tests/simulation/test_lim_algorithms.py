@@ -144,7 +144,8 @@ def test_a_centre_that_hears_of_no_end_and_no_change_lets_the_charge_fade():
     charged = cluster["h1"].state.table.charged_host(job_of(HostId("h2"), JobId("a")))
     cluster.crash("h2")  # so nobody will tell of the end
     assert cluster["h1"].state.table.charges(charged) == 1.0
-    cluster.run(4 * PARAMS.exchange_period_s)
+    # two of silence, up to one until the centre looks, and two in which it fades
+    cluster.run(5 * PARAMS.exchange_period_s)
     assert cluster["h1"].state.table.charges(charged) < 0.7
 
 

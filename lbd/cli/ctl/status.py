@@ -39,7 +39,7 @@ from lbd.policy.needs import is_size
 
 STATE_COLOURS = {"up": GREEN, "late": YELLOW, "down": RED, "revoked": RED, "drained": YELLOW}
 REVOKED = (
-    "revoked, and not heard with a new certificate; to let it in again: lbctl token create {host}, "
+    "revoked, and not heard with a new certificate; if it has none yet: lbctl token create {host}, "
     "then on {host} lbctl join and lbctl restart"
 )
 HEADER = (

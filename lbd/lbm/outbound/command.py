@@ -123,7 +123,9 @@ class Command:
                 address = self._home.known_address(host)
                 return e.Looked(strangers, self._directory.left_out, address)
             case e.AskSlots(insist):
-                return await ask_slots(self._home, self._request.host, insist)
+                return await ask_slots(
+                    self._home, self._request.host, self._request.slots[0], insist
+                )
             case e.AskLim(question, insist):
                 asked = self._books.in_json(question)
                 said = await ask_place(self._home, asked, question, insist)

@@ -36,6 +36,7 @@ from lbd.net.gen import lbm_pb2
 from lbd.net.transport import Peers
 
 ASK_TIMEOUT_S = 1.0
+HELD_TIMEOUT_S = 3.0  # a LIM that has just started says no only when it has heard of the others
 LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
 HEARD_S = 3.0  # it is told of our jobs every second
 ADDRESS_KEPT_S = 5.0
@@ -137,19 +138,21 @@ class OutboundContext:
         """Was the host where a command has begun at least as busy as ours? A wrong transfer."""
         return started.HasField("index") and started.index >= self.rules.load
 
-    async def ask_lim(self, question: Json, must: bool) -> Json:
+    async def ask_lim(self, question: Json, must: bool, *, may_be_no: bool) -> Json:
         """About where a command is to go. `must`: nothing else will do, so the LIM is asked even if
-        it did not answer a moment ago. Raises Unavailable and Refusal."""
+        it did not answer a moment ago. `may_be_no`: it may say that there is no host for it. Raises
+        Unavailable and Refusal."""
+        timeout_s = HELD_TIMEOUT_S if may_be_no else ASK_TIMEOUT_S
         if not must and time.monotonic() < self.lim_rests_until_s:
             raise Unavailable("the LIM has not answered lately")
         await self._lim_returns(must)
         try:
-            answer = await self.lim.call(question, ASK_TIMEOUT_S)
+            answer = await self.lim.call(question, timeout_s)
         except Unavailable:
             if self.lim.connected:
                 self.lim_rests_until_s = time.monotonic() + LIM_REST_S
             elif await self._lim_returns(must):
-                return await self.lim.call(question, ASK_TIMEOUT_S)
+                return await self.lim.call(question, timeout_s)
             raise
         self.lim_rests_until_s = 0.0
         return answer

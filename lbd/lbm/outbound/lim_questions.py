@@ -32,8 +32,10 @@ async def ask_place(
 ) -> e.Event:
     """`asked`: the question, in full."""
     home.notes.flush()
+    may_be_no = insist or question.must_leave or bool(asked["needs"])
     try:
-        said = lim_said(await home.ask_lim(asked, must=insist), home.config.host.name)
+        answer = await home.ask_lim(asked, must=insist, may_be_no=may_be_no)
+        said = lim_said(answer, home.config.host.name)
     except Refusal as refusal:
         return e.LimRefused(str(refusal))
     except Unavailable as problem:
@@ -43,10 +45,13 @@ async def ask_place(
     return said
 
 
-async def ask_slots(home: OutboundContext, wanted: HostId | None, insist: bool) -> e.Event:
-    """`wanted`: the host that the user has named."""
+async def ask_slots(
+    home: OutboundContext, wanted: HostId | None, least: int, insist: bool
+) -> e.Event:
+    """`wanted`: the host that the user has named; `least`: the slots that the command needs."""
     try:
-        answer = await home.ask_lim({"op": "status"}, must=insist)
+        asked: Json = {"op": "status", "slots": least}
+        answer = await home.ask_lim(asked, must=insist, may_be_no=True)
         return e.SlotsKnown(slots_of(answer, HostId(home.config.host.name)))
     except Refusal as refusal:
         return e.LimRefused(str(refusal))

@@ -29,6 +29,7 @@ FIRST_ASKED = 3  # hosts that a newcomer asks for the members, best-ranked first
 GREETED_FIRST = 32
 INTRODUCED_MAX = 3  # Hellos to one host in a keep-alive because it says that it does not know us
 CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # by so much a host's clock may have been ahead
+FIRST_NEWS_S = 1.5  # after our start: who is up has been heard of by then
 GREETED_LATER = 8  # and each keep-alive after that, until every host has answered one Hello
 
 
@@ -37,8 +38,8 @@ class Membership:
         self.me = me
         self.accepted = False  # some host has taken us in
         self._table = table
-        self._ways_in = ways_in
-        self._started_at_s = now_s
+        self.ways_in = ways_in
+        self.started_at_s = now_s
         self._tombstones: dict[HostId, int] = {}
         self._members_asked_at_s = NEVER
         self._greeted: set[HostId] = set()  # answered our Hello, and have not said one since
@@ -75,9 +76,9 @@ class Membership:
         return actions + self.join_again() + self._greet_remembered(GREETED_FIRST)
 
     def join_again(self) -> list[Action]:
-        if not self._ways_in.is_open(self._table.entries, accepted=self.accepted):
+        if not self.ways_in.is_open(self._table.entries, accepted=self.accepted):
             return []
-        return [self._send(HostId(""), self._ways_in.target, m.Hello(self.me, wants_members=True))]
+        return [self._send(HostId(""), self.ways_in.target, m.Hello(self.me, wants_members=True))]
 
     def greet_again(self, now_s: float, rng: Random) -> list[Action]:
         """Say Hello to some that have not answered one, or that we do not hear any more.
@@ -99,7 +100,7 @@ class Membership:
         return hellos + self._greet_remembered(GREETED_LATER)
 
     def _greet_remembered(self, count: int) -> list[Action]:
-        members = self._ways_in.take(count, self._table.entries, accepted=self.accepted)
+        members = self.ways_in.take(count, self._table.entries, accepted=self.accepted)
         return [self.hello(member, wants_members=not self.accepted) for member in members]
 
     def hello_answered(self, name: HostId, to: HostId) -> None:
@@ -107,7 +108,7 @@ class Membership:
         self.accepted = True
         self._greeted.add(name)
         if not to:
-            self._ways_in.answered(name)
+            self.ways_in.answered(name)
 
     def hello(self, member: m.Member, wants_members: bool) -> Send:
         return self._send(member.name, member.lim_target, m.Hello(self.me, wants_members))
@@ -272,11 +273,21 @@ class Membership:
         the only other one: no single host keeps us from starting."""
         if ack.name_taken:
             self._name_taken.add(name)
-            fresh = now_s - self._started_at_s < self._table.params.down_after_s
+            fresh = now_s - self.started_at_s < self._table.params.down_after_s
             if fresh and len(self._name_taken) >= min(2, max(1, len(self._table.entries) - 1)):
                 return [Stop(f"{ack.error}; give this host another host.name")]
-        text = f"refused by {name or self._ways_in.target}: {ack.error}"
+        text = f"refused by {name or self.ways_in.target}: {ack.error}"
         return [Log(text, warning=True, peer=name)]
+
+
+def awaits_news(ours: Membership, table: Table, now_s: float) -> bool:
+    """Whether we are so new that hosts which are up may not have been heard of yet: that there is
+    no host for a command is not to be said before."""
+    if now_s >= ours.started_at_s + FIRST_NEWS_S:
+        return False
+    return ours.ways_in.has_more(table.entries, accepted=ours.accepted) or any(
+        entry.sample is None and not (entry.left or entry.skew) for entry in table.entries.values()
+    )
 
 
 def told_of(table: Table) -> tuple[m.Member, ...]:

@@ -319,8 +319,7 @@ class LimState:
             case m.Leave() | m.Forget() if name := self.membership.gone(message, now_s):
                 actions = self.left(name, now_s)
             case _:
-                kind = type(body).__name__
-                return [e.Reply(m.Ack(error=f"{kind} from {sender} was not expected"))]
+                return [e.Reply(m.Ack(error=f"unexpected {type(body).__name__} from {sender}"))]
         return [TAKEN, *actions]
 
     def _skewed(self, name: HostId, why: str) -> list[Action]:
@@ -345,9 +344,10 @@ class LimState:
         if self.placer.is_centre:  # do not let it wait for the next keep-alive
             welcome = self._load_sender.welcome(hello.self.name, self.settings, now_s)
             actions = [*actions, welcome]
-        if not hello.wants_members:
-            return [TAKEN, *actions]
-        return [e.Reply(m.Members(told_of(self.table), self.settings)), *actions]
+        elif hello.self.name == self.centre:  # it has nobody else to ask
+            self._exchange_soon(now_s)
+        members = m.Members(told_of(self.table), self.settings) if hello.wants_members else m.Ack()
+        return [e.Reply(members), *actions]
 
     def _receive_vector(
         self, message: m.Message, vector: m.Vector | m.Delta, now_s: float

@@ -358,6 +358,11 @@ class Table:
             and now_s < entry.sampled_at_s + down_after_s and name != me
         ]  # fmt: skip
 
+    def most_slots(self) -> int:
+        """Of one host, as far as is known."""
+        samples = (entry.sample for entry in self.entries.values())
+        return max(sample.vector.slots_total for sample in samples if sample is not None)
+
     def own_view(self, now_s: float) -> HostView:
         """All that is needed of a view where we alone matter."""
         return self.views(now_s)[self.me]

@@ -26,6 +26,11 @@ class WaysIn:
         entry = known.get(self._answered_by)
         return bool(self.target) and not (accepted and entry is not None and not entry.left)
 
+    def has_more(self, known: Mapping[HostId, Entry], *, accepted: bool) -> bool:
+        """Whether there are hosts behind it that may be up and that nobody has told us of yet."""
+        is_open = self.is_open(known, accepted=accepted)
+        return is_open or any(name not in known for name in self._remembered)
+
     def take(self, count: int, known: Mapping[HostId, Entry], *, accepted: bool) -> list[Member]:
         """The next of those that nobody has told us of: each again and again while nobody has
         taken us in, and once more after that, or two parts of a cluster might each think that they

@@ -53,7 +53,7 @@ def test_a_revoked_host_is_said_to_be(daemon, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert re.match(r"h2 +revoked ", lines[4])
     assert lines[-1].startswith(
-        "h2: revoked, and not heard with a new certificate; to let it in again: lbctl token create"
+        "h2: revoked, and not heard with a new certificate; if it has none yet: lbctl token create"
     )
 
 

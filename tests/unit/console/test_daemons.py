@@ -48,6 +48,17 @@ def test_a_daemon_that_is_being_started_is_waited_for(config, lbd_up, monkeypatc
     assert lim.attempts == 4
 
 
+def test_so_is_one_that_another_follows_although_none_of_them_runs_just_now(
+    config, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(starting, "LOOK_S", 0.0)
+    (tmp_path / "lim.restarting").touch()
+    assert Daemons(config, Listener(first=4).connect).lim({"op": "status"}) == {"hosts": 3}
+    os.utime(tmp_path / "lim.restarting", (1.0, 1.0))  # and nobody came
+    with pytest.raises(Unavailable, match="lim is not running"):
+        Daemons(config, Listener(first=2).connect).lim({"op": "status"})
+
+
 def test_one_that_does_not_get_on_is_waited_for_once(config, lbd_up, monkeypatch):
     monkeypatch.setattr(starting, "LOOK_S", 0.0)
     monkeypatch.setattr(starting, "WAIT_S", 0.02)

@@ -20,16 +20,19 @@ from lbd.cli.quantities import duration
 from lbd.config.load import SYSTEM_FILE
 from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
+from lbd.console.hosts import host_named
 from lbd.console.output import print_json, put
-from lbd.console.reply import number, texts
+from lbd.console.reply import Json, number, texts
 from lbd.errors import LbdError, Unavailable
-from lbd.local.json_socket import Refusal
+from lbd.local.json_socket import HEARD, Refusal
 from lbd.process.pid_lock import pid_of_holder
 from lbd.trust.files import host_files
 
 STOP_S = 60.0  # for `lbd up` to end what runs
 POLL_S = 0.1
 DAEMONS = ("up", "lim", "lbm", "dispatcher", "keeper", "metrics")
+LISTEN_S = 0.5
+AGREED_S = 1.0  # by so much later the others have not heard a host any more either
 QUIET_S = 1.0  # without a command: one that another host chose before the drain has come by then
 # What the next cluster, if there is one, is not to begin with.
 KEPT = ("settings.json", "drains.json", "drained", "hosts.json")
@@ -162,7 +165,14 @@ def forget_cluster(config: Config) -> list[str]:
 
 
 def forget(daemons: Daemons, options: argparse.Namespace) -> int:
-    reply = daemons.lim({"op": "forget", "host": options.host}, FORWARD_TIMEOUT_S)
+    question: Json = {"op": "forget", "host": options.host}
+    try:
+        reply = daemons.lim(question, FORWARD_TIMEOUT_S)
+    except Refusal as refusal:
+        if refusal.code != HEARD:
+            raise
+        wait_until_silent(daemons, options.host)
+        reply = daemons.lim(question, FORWARD_TIMEOUT_S)
     if options.json:
         print_json({"host": options.host, "missing": texts(reply, "missing")})
         return 0
@@ -178,9 +188,27 @@ def forget(daemons: Daemons, options: argparse.Namespace) -> int:
     return 0
 
 
+def wait_until_silent(daemons: Daemons, host: str) -> None:
+    """Until all hosts agree that it is; no longer than it takes to hear it again."""
+    limit_s = number(daemons.lim({"op": "param", "name": "lim.stale_after_s"}), "value")
+    age_s = age_of(daemons, host)
+    complain("lbctl", f"{host} was up {age_s:.0f} s ago; it is forgotten once it has been silent "
+             f"for {limit_s:g} s, if it is not heard again")  # fmt: skip
+    while age_s < limit_s + AGREED_S:
+        time.sleep(LISTEN_S)
+        before_s, age_s = age_s, age_of(daemons, host)
+        if age_s < before_s:
+            return  # which the LIM will say
+
+
+def age_of(daemons: Daemons, host: str) -> float:
+    """Of the newest that is known of it; NaN once the host has left."""
+    return number(host_named(daemons.lim({"op": "status"}), host), "age_s")
+
+
 VERBS = {
     "leave": Verb(asking(leave), add_leave_options,
                   ("lbctl leave                 on the host that leaves, as root",)),
     "forget": Verb(asking(forget), add_host,
-                   ("lbctl forget h4             h4 is down, and does not come back",)),
+                   ("lbctl forget h4             h4 has died, and does not come back",)),
 }  # fmt: skip

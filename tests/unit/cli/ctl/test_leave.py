@@ -4,8 +4,10 @@ import os
 
 import pytest
 
+from lbd.cli.ctl.cluster import leave
 from lbd.cli.lbctl import main
 from lbd.config.load import load
+from lbd.local.json_socket import HEARD
 from lbd.process.pid_lock import take_pid_lock
 
 
@@ -69,6 +71,41 @@ def test_forgotten_everywhere_but_where_nobody_answers(daemon, capsys):
     assert "`lbctl revoke h4` sees to it" in said.err
     assert "[[cluster.hosts]]" in said.err
     assert lim.asked == [{"op": "forget", "host": "h4", "id": lim.asked[0]["id"]}]
+
+
+@pytest.fixture
+def heard(daemon, monkeypatch):
+    """heard(ages, forgotten) is a LIM that has heard of h4 so long ago each time it is asked, and
+    that forgets it at the second try, or not; `lim.stale_after_s` is 12 s."""
+    monkeypatch.setattr(leave, "LISTEN_S", 0.0)
+
+    def make(*ages, dies):
+        refusal = {"ok": False, "error": "h4 is up", "code": HEARD}
+        tries = iter((refusal, {"ok": True, "host": "h4"} if dies else refusal))
+        shown = iter([{"name": "h4", "age_s": age_s}] for age_s in ages)
+        return daemon(
+            "lim", param={"value": 12.0}, forget=lambda _: next(tries),
+            status=lambda _: {"ok": True, "hosts": next(shown)},
+        )  # fmt: skip
+
+    return make
+
+
+def test_one_that_has_just_died_is_waited_for_until_nobody_can_have_heard_it(heard, capsys):
+    lim = heard(3.0, 7.5, 12.5, 13.0, dies=True)
+    assert main(["forget", "h4"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "h4 is forgotten\n"
+    assert said.err.startswith("lbctl: h4 was up 3 s ago; it is forgotten once it has been silent "
+                               "for 12 s")  # fmt: skip
+    assert [asked["op"] for asked in lim.asked].count("status") == 4
+
+
+@pytest.mark.parametrize("ages", [(3.0, 7.5, 0.1), (3.0, None)])
+def test_one_that_is_heard_again_or_has_left_is_not_waited_for(heard, capsys, ages):
+    heard(*ages, dies=False)
+    assert main(["forget", "h4"]) == 1
+    assert capsys.readouterr().err.splitlines()[1:] == ["lbctl: h4 is up"]
 
 
 @pytest.fixture

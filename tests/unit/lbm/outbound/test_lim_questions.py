@@ -80,10 +80,14 @@ def home_of(lim):
     return home
 
 
+def ask_lim(home, must):
+    return OutboundContext.ask_lim(home, {}, must=must, may_be_no=False)
+
+
 async def test_a_lim_that_makes_way_for_another_is_waited_for(tmp_path):
     lim = Lim(tmp_path / "lim.sock", looks=3)
     Path(returning_mark(str(lim.path))).touch()
-    assert await OutboundContext.ask_lim(home_of(lim), {}, must=False) == {"verdict": "here"}
+    assert await ask_lim(home_of(lim), must=False) == {"verdict": "here"}
     assert lim.asked == 1
 
 
@@ -91,7 +95,7 @@ async def test_a_lim_that_makes_way_for_another_is_waited_for(tmp_path):
 async def test_one_that_has_ended_just_now_is_by_what_goes_nowhere_without(tmp_path, must):
     home = home_of(Lim(tmp_path / "lim.sock", looks=3 if must else None))
     home.lim_heard_s = time.monotonic()
-    asked = OutboundContext.ask_lim(home, {}, must=must)
+    asked = ask_lim(home, must=must)
     if must:
         assert await asked == {"verdict": "here"}
     else:
@@ -102,9 +106,9 @@ async def test_one_that_has_ended_just_now_is_by_what_goes_nowhere_without(tmp_p
 async def test_one_that_has_died_is_not(tmp_path):
     lim = Lim(tmp_path / "lim.sock", looks=None)
     with pytest.raises(Unavailable, match="not running"):
-        await OutboundContext.ask_lim(home_of(lim), {}, must=True)
+        await ask_lim(home_of(lim), must=True)
     mark = Path(returning_mark(str(lim.path)))
     mark.touch()
     os.utime(mark, (1.0, 1.0))  # or nobody came
     with pytest.raises(Unavailable, match="not running"):
-        await OutboundContext.ask_lim(home_of(lim), {}, must=True)
+        await ask_lim(home_of(lim), must=True)
