@@ -81,7 +81,7 @@ ATTEMPT = fields({
 })  # fmt: skip
 JOBS = some([alone(JOB, JOB_MORE)])
 HISTORY = some([alone({**JOB, "state": one_of(*HISTORY_STATES)}, JOB_MORE)])
-ACTED = some([alone({"id": "text?", "ok": "flag", "error": "text?"})])
+ACTED = some([alone({"id": "text?", "ok": "flag", "error": "text?"}, {"still_open": "text"})])
 FIGURES: dict[str, object] = {
     "jobs": "integer", "failed": "integer", "cpu_s": "number", "mean_response_s": "number?",
     "sd_response_s": "number?", "mean_waiting_s": "number?", "sd_waiting_s": "number?",

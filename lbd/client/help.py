@@ -108,7 +108,7 @@ def explain(options: "Options") -> int:
     from lbd.console.decision import ask_eligible
     from lbd.errors import LbdError
 
-    command = options.command
+    command, as_json = options.command, "json" in options.plain
     directories = find_runtime_dirs(options.values.get("config"))
     request = decision.place_request(
         options.values.get("host"),
@@ -128,11 +128,15 @@ def explain(options: "Options") -> int:
             request,
             asked,
         )
-        eligible = ask_eligible(lambda request: ask(directories, "lbm", request, ANSWER_S), command)
+        eligible = None
+        if as_json:  # who asks lbrun has not asked about lbsh
+            eligible = ask_eligible(
+                lambda request: ask(directories, "lbm", request, ANSWER_S), command
+            )
     except LbdError as problem:
         say(str(problem))
         return FAILED
     trouble = decision.trouble_here(reply, asked)
-    decision.show(reply, command, "json" in options.plain, eligible, trouble)
+    decision.show(reply, command, as_json, eligible, trouble)
     sys.stdout.flush()
     return 0

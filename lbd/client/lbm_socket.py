@@ -18,6 +18,7 @@ FILE_TYPE, REGULAR, DIRECTORY, STICKY = (
     0o1000,
 )  # of modes, as `stat` has them
 
+GONE = "; if that was a lab which is gone, `unset LBD_CONFIG`"  # of config/load.py, too
 CONFIG_BYTES_MAX, PATH_SHOWN = 1 << 24, 400
 
 
@@ -32,7 +33,9 @@ def find_runtime_dirs(config: str | None) -> list[str]:
         except OSError as problem:
             if given:
                 shown = path[:PATH_SHOWN].decode(errors="replace")
-                raise Trouble(f"{shown}: {problem.strerror}") from None
+                gone = problem.errno in (2, 20) and config is None
+                named = f"$LBD_CONFIG {shown}" if config is None else shown
+                raise Trouble(f"{named}: {problem.strerror}{GONE if gone else ''}") from None
             continue
         _, found, rest = text.partition(b'\nruntime_dir = "')
         if found and b"\\" not in rest.partition(b'"')[0]:

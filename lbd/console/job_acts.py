@@ -3,7 +3,7 @@
 from lbd.console import plain_commands
 from lbd.console.daemons import Daemons
 from lbd.console.jobs import ANSWER_S
-from lbd.console.reply import Json, texts
+from lbd.console.reply import Json, table, text, texts
 from lbd.dispatch.core.job_selection import read_selectors
 from lbd.errors import LbdError
 
@@ -35,9 +35,10 @@ def act(
             if not named:
                 raise
             return [*done, plain_commands.acted(None, str(problem))]
-        found = reply.get("done")
+        found, later = reply.get("done"), table(reply, "still_open")
         done += [
-            plain_commands.acted(str(one)) for one in (found if isinstance(found, list) else [])
+            plain_commands.acted(str(one), still_open=text(later, str(one)))
+            for one in (found if isinstance(found, list) else [])
         ]
         done += [plain_commands.acted(None, error) for error in texts(reply, "errors")]
     return done

@@ -91,8 +91,10 @@ def kill(daemons: Daemons, name: str, signal: int) -> Json:
     return acted(name)
 
 
-def acted(name: str | None, error: str = "") -> Json:
-    return {"id": name, "ok": not error, "error": error or None}
+def acted(name: str | None, error: str = "", still_open: str = "") -> Json:
+    """`still_open`: why what was done has not come about yet."""
+    found: Json = {"id": name, "ok": not error, "error": error or None}
+    return found | {"still_open": still_open} if still_open else found
 
 
 def only_queued(name: str, verb: str) -> Json:

@@ -387,4 +387,6 @@ def learn_from(row: JobRow, queues: Queues, *, by_uid: bool) -> None:
     """From a job of the last dispatcher's."""
     queues.heads.learn_from(row, by_uid=by_uid)
     if row.run_s is not None:
-        queues.learn(queued_job(row, by_uid=by_uid), row.run_s, row.state in WHOLE)
+        job = queued_job(row, by_uid=by_uid)
+        queues.resource_times.ended(job.needs, row.run_s)
+        queues.learn(job, row.run_s, row.state in WHOLE)

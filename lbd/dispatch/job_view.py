@@ -130,8 +130,9 @@ class JobViews:
     def _correct(self, reply: pb.JobInfo) -> None:
         """By how such predictions came true lately, if enough did."""
         correction, raw_s = self._predictions.correction, reply.predicted_wait_s
-        reply.comparable = self._predictions.comparable
-        if reply.HasField("predicted_wait_s") and correction.jobs >= CALIBRATED:
+        reply.comparable = self._predictions.comparable if not reply.needs else 0
+        is_known = correction.jobs >= CALIBRATED and not reply.needs  # it is of waits for slots
+        if reply.HasField("predicted_wait_s") and is_known:
             reply.predicted_wait_s = correction.corrected_s(raw_s)
             low_s, high_s = correction.interval_90_s(raw_s)
             reply.predicted_low_s, reply.predicted_high_s = low_s, high_s

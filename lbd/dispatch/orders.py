@@ -8,6 +8,7 @@ from lbd.dispatch.core.ledger_rows import JobRow, LedgerTrouble
 from lbd.dispatch.core.lifecycle import ENDING
 from lbd.dispatch.core.ownership import Owners, fault_of_admins
 from lbd.dispatch.core.records import Action, Signal
+from lbd.dispatch.core.why_waiting import out_of_contact
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.intake import TEXT_MAX, checked_signal
 from lbd.dispatch.job_finder import REQUEUES, JobFinder
@@ -15,7 +16,7 @@ from lbd.dispatch.job_lines import job_log
 from lbd.dispatch.revival import Revival
 from lbd.dispatch.updates import Updates
 from lbd.errors import LbdError
-from lbd.model import JobId
+from lbd.model import CANCEL, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.text.one_line import one_line
@@ -66,6 +67,8 @@ class Orders:
                 job_log.debug(row.shown, "%s, as %s on %s wants", asked.verb, asked.user, host)
                 reply.done.append(row.id)
                 reply.done_ids.append(row.shown)
+                if open_for := order.open_for(row):
+                    reply.still_open[row.shown] = open_for
             except LedgerTrouble:
                 raise
             except LbdError as problem:
@@ -122,6 +125,15 @@ class Order:
                 self._gangs.add(row.submission)
         self._dispatcher.carry(actions)
         return size_bytes
+
+    def open_for(self, row: JobRow) -> str:
+        """Why one that is to end has not been told so; "" if it has."""
+        life, lines = self._dispatcher.life, self._dispatcher.lines
+        live = life.leased.get(JobId(str(row.id)))
+        if self._asked.verb != "kill" or live is None or live.stop_reason != CANCEL:
+            return ""
+        has_line = live.lease is not None and live.lease.host in lines
+        return out_of_contact(life, live.job.id, clock_s(), has_line=has_line)
 
     def _do(self, row: JobRow) -> list[Action]:
         """Raises LbdError."""

@@ -158,10 +158,10 @@ class Predictions:
         known = self.queues.heads.known(job) if most > least or knows else None
         now, how = self.forecast.situation(job, self.correction, clock_s())
         found = await asyncio.to_thread(answer, now, least, most, known)
-        if self.doubt and now.base_s:
+        if self.doubt and now.base_s and not job.needs:
             how += f"; {self.doubt}"
         reply = predict_info(found, now.free, how, known)
-        reply.comparable = self.comparable
+        reply.comparable = 0 if job.needs else self.comparable
         reply.warning = warning_of(asked, known, now.most)
         return reply
 
@@ -180,6 +180,7 @@ def outcomes_of(rows: Sequence[JobRow]) -> list[Outcome]:
         if row.predicted_s is not None and 0 <= row.predicted_s <= WAIT_S_MAX  # nor NaN
         and row.started is not None
         and row.attempt == 1 and row.requeued is None
+        and not row.needs  # its wait is another than that for slots
     )  # fmt: skip
     return [(predicted_s, max(0.0, actual_s)) for _, predicted_s, actual_s in began]
 

@@ -17,6 +17,7 @@ from lbd.doctor.checks import FAULT, OK, WARN, Check, counted
 from lbd.errors import LbdError
 from lbd.local.json_socket import ask
 from lbd.model import Closed
+from lbd.process import last_words
 from lbd.text.closed_words import WORDS
 
 START_DISPATCHER = "start it: systemctl start lbd-dispatcher, or lbd up"
@@ -73,11 +74,16 @@ def queue(daemons: Daemons) -> Iterator[Check]:
     if leader := text(found, "leader"):
         yield Check("dispatcher", OK, f"on {leader}, {text(found, 'queued')} queued")
         if daemons.config.host.name in hosts and not answers(daemons.socket("dispatcher")):
-            says = f"the one here does not run: if {leader} is lost, this host does not take over"
+            why = last_words.read(daemons.config.host.runtime_dir, "dispatcher")
+            does_not = f"does not run ({why})" if why else "does not run"
+            says = f"the one here {does_not}: if {leader} is lost, this host does not take over"
             yield Check("standby", FAULT, says, f"{START_DISPATCHER}; its log says more")
     else:
         host = " or ".join(hosts)
-        says = f"the one on {host} is not reached: lbrun -q and -d are refused"
+        own = daemons.config.host
+        why = last_words.read(own.runtime_dir, "dispatcher") if own.name in hosts else ""
+        because = f"; the one here cannot begin: {why}" if why else ""
+        says = f"the one on {host} is not reached: lbrun -q and -d are refused{because}"
         fix = f"on {host}, {START_DISPATCHER}; its log says more"
         yield Check("dispatcher", FAULT, says, fix)
 

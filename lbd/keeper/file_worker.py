@@ -108,7 +108,7 @@ def unpack(source: BinaryIO, sent: list[bytes], fetched: list[bytes], allowance:
                 places[number] = parent, os.path.basename(sent[number])
             return places[number]
 
-        result = Unpacker(source, allowance, place).unpack()
+        result = Unpacker(source, allowance, place, listed=sent).unpack()
     for number in sorted(set(range(len(sent))) - result.arrived):
         raise BadPack(f"{shown(sent[number])} did not come")
     for path in fetched:  # what is to be made there finds its directory, as it would at home

@@ -11,13 +11,12 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 from lbd.config import load as config_file
-from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.errors import ConfigError, LbdError
 from lbd.lab import cgroups, hosts, loopback, namespaces, processes
 from lbd.lab.plan import (
     DAEMONS,
@@ -32,19 +31,15 @@ from lbd.lab.plan import (
     parse_setting,
     share_of_machine,
 )
+from lbd.lab.readiness import POLL_S, READY_S, Progress, wait_for_all, whats_missing
 from lbd.lab.record import PATIENCE_S, Record, load, locked, record_file, save
 from lbd.lab.removal import take_down
-from lbd.local.json_socket import Json, Refusal, ask
+from lbd.local.json_socket import Json
 from lbd.text.spelling import hint
 from lbd.trust.files import authority_dir, host_files, write_private
 
-READY_S = 30.0  # for all hosts to see each other, and a little more for each host
-READY_PER_HOST_S = 1.0
 SEEN_S = 10.0  # for the other hosts to notice that one was started again
 DEAD_TIMEOUT_S = 5.0
-POLL_S = 0.1
-
-Progress = Callable[[], None]
 
 
 def make_plan(
@@ -156,7 +151,7 @@ def build(record: Record, say: hosts.Say, progress: Progress) -> Record:
             if daemon in plan.daemons(host):
                 record = hosts.start_daemon(record, host, daemon)
                 progress()
-    wait_for_all(record, progress)
+    wait_for_all(record, say, progress)
     record = replace(record, ready=True)
     save(record)
     return record
@@ -174,67 +169,6 @@ def make_certificates(plan: Plan) -> None:
     target = f"{first.host.address}:{first.lim.port}"
     for config in configs:
         enrol(authority, host_files(config), config.host.name, target, now_s)
-
-
-def wait_for_all(record: Record, progress: Progress) -> None:
-    """Until every host sees every other up and taking jobs. Raises LbdError with the logs' ends."""
-    names = record.plan.hosts
-    deadline_s = time.monotonic() + READY_S + READY_PER_HOST_S * len(names)
-    waiting = list(names)
-    while waiting:
-        missing = whats_missing(record, waiting[0], names)
-        if not missing and record.plan.has_queue:
-            missing = no_queue(record, waiting[0])
-        if not missing:
-            waiting.pop(0)
-            progress()
-            continue
-        for host in names:
-            for daemon in record.plan.daemons(host):
-                if hosts.daemon_state(record, host, daemon) == "dead":
-                    tail = hosts.log_tail(record, host, daemon)
-                    raise LbdError(f"{host} {daemon} ended while the lab came up{tail}")
-        if time.monotonic() > deadline_s:
-            tails = "".join(hosts.log_tail(record, waiting[0], daemon) for daemon in DAEMONS[:2])
-            raise LbdError(f"the lab did not come up in time: {waiting[0]}: {missing}{tails}")
-        time.sleep(POLL_S)
-
-
-def whats_missing(record: Record, host: str, wanted: Sequence[str], lbm: bool = True) -> str:
-    """What this host still does not know of the hosts `wanted`, "" if nothing."""
-    path = record.plan.paths(host).socket("lim")
-    try:
-        seen = seen_hosts(ask(path, {"op": "status"}, hosts.ASK_TIMEOUT_S))
-    except (Unavailable, Refusal) as problem:
-        return str(problem)
-    for name in wanted:
-        entry = seen.get(name)
-        if entry is None:
-            return f"does not know {name} yet"
-        if entry.get("state") != "up":
-            return f"sees {name} {entry.get('state')} {entry.get('why_down') or ''}".rstrip()
-        slots = entry.get("slots")
-        if lbm and not (isinstance(slots, dict) and slots.get("total")):
-            return f"has not heard of the LBM of {name} yet"
-    return ""
-
-
-def no_queue(record: Record, host: str) -> str:
-    """Returns what keeps this host from its dispatcher, "" if nothing."""
-    path = record.plan.paths(host).socket("lim")
-    try:
-        cluster = ask(path, {"op": "status"}, hosts.ASK_TIMEOUT_S).get("cluster")
-    except (Unavailable, Refusal) as problem:
-        return str(problem)
-    there = isinstance(cluster, dict) and cluster.get("dispatcher")
-    return "" if there else "has not reached the dispatcher yet"
-
-
-def seen_hosts(status: Json) -> dict[str, Json]:
-    """`hosts` of a LIM's status by name."""
-    entries = status.get("hosts")
-    rows = cast("list[object]", entries) if isinstance(entries, list) else []
-    return {str(row.get("name")): row for row in rows if isinstance(row, dict)}
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ has names of any form, links of two kinds and owners, all to be guarded against,
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -219,15 +219,18 @@ class Unpacker:
         allowance: Allowance,
         place: Callable[[int], tuple[int, bytes]],
         allows_link: Callable[[bytes, bytes], bool] = lambda path, target: True,
+        listed: Sequence[bytes] = (),
     ) -> None:
         """`place`: an open directory and the name in it, for the number of a listed path.
 
-        `allows_link`: of the PATH of a symbolic link, and its target.
+        `allows_link`: of the PATH of a symbolic link, and its target. `listed`: the paths by their
+        numbers, for people.
         """
         self._source = source
         self._allowance = allowance
         self._place = place
         self._allows_link = allows_link
+        self._listed = listed
         self._finish: list[tuple[bytes, int, int]] = []  # directories: PATH, mode, modified
 
     def unpack(self) -> Unpacked:
@@ -241,14 +244,14 @@ class Unpacker:
                 result.missing.add(number)
                 continue
             if not steps and number in result.arrived:
-                raise BadPack(f"{shown(path)} comes twice")
+                raise BadPack(f"{shown(self._name(path))} comes twice")
             if steps and number not in result.arrived:
-                raise BadPack(f"{shown(path)} comes before its directory")
-            with naming(path):
+                raise BadPack(f"{shown(self._name(path))} comes before its directory")
+            with naming(self._name(path)):
                 self._make(tag, path, number, steps, given)
             result.arrived.add(number)
         for path, mode, modified_ns in reversed(self._finish):
-            with naming(path), self._parent(*self._steps(path)) as (parent, name):
+            with naming(self._name(path)), self._parent(*self._steps(path)) as (parent, name):
                 if name != b".":
                     directory = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
                     try:
@@ -257,6 +260,11 @@ class Unpacker:
                     finally:
                         os.close(directory)
         return result
+
+    def _name(self, path: bytes) -> bytes:
+        number, slash, below = path.partition(b"/")
+        known = number.isdigit() and len(number) < 10 and int(number) < len(self._listed)
+        return self._listed[int(number)] + slash + below if known else path
 
     def _frame(self) -> tuple[bytes, dict[bytes, bytes]]:
         tag, size = self._head()
@@ -320,9 +328,8 @@ class Unpacker:
                 self._finish.append((path, mode, modified_ns))
             elif tag == LINK:
                 if not self._allows_link(path, target):
-                    raise BadPack(
-                        f"{shown(path)}: a symbolic link that leads out ({shown(target)})"
-                    )
+                    link = shown(self._name(path))
+                    raise BadPack(f"{link}: a symbolic link that leads out ({shown(target)})")
                 os.symlink(target, name, dir_fd=parent)
                 os.utime(name, ns=(modified_ns, modified_ns), dir_fd=parent, follow_symlinks=False)
             else:

@@ -71,7 +71,7 @@ class Fetching:
             return stays_inside(os.path.join(self._fetch[int(number)], below).rstrip(b"/"), target)
 
         try:
-            result = Unpacker(source, allowance, place, allows_link).unpack()
+            result = Unpacker(source, allowance, place, allows_link, self._fetch).unpack()
             if result.missing and all_there:
                 names = ", ".join(shown(self._fetch[number]) for number in sorted(result.missing))
                 raise BadPack(f"{names}: the command made no such file")

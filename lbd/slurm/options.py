@@ -6,6 +6,7 @@ These programs are run by the hundred, so what they import is light, as for `lbr
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
+WIDTH_DIGITS = 4
 PARTITION = "lbd"  # the only one
 LET_BE = "LBD_SLURM_IGNORE"  # names of options that a site wants to be passed over
 
@@ -25,7 +26,8 @@ class Grammar:
         refused: frozenset[str] = frozenset(),  # known to Slurm, not to us, with a value
         refused_plain: frozenset[str] = frozenset(),
         optional: frozenset[str] = frozenset(),  # whose value may be left out
-        instead: Mapping[str, str] | None = None,  # of refused ones: what does it here
+        # Of refused ones without which the rest is not what was wanted: what does it here.
+        instead: Mapping[str, str] | None = None,
     ) -> None:
         self.values, self.plain, self.short = values, plain, short
         self.refused, self.refused_plain, self.optional = refused, refused_plain, optional
@@ -60,7 +62,9 @@ class Given:
             return
         shown, one = ", ".join(self.refused.values()), len(self.refused) == 1
         hints = [grammar.instead[name] for name in self.refused if name in grammar.instead]
-        hints.append(f"take {'it' if one else 'them'} out, or set {let_be_too(self.refused)}")
+        if others := [name for name in self.refused if name not in grammar.instead]:
+            which = "it" if one else ", ".join(f"--{name}" for name in others) if hints else "them"
+            hints.append(f"take {which} out, or set {let_be_too(others)}")
         raise SlurmError(
             f"{shown} {'is' if one else 'are'} not supported by lbd; {'; '.join(hints)}"
         )
@@ -148,6 +152,15 @@ def let_be() -> list[str]:
 def let_be_too(names: Iterable[str]) -> str:
     """The variable to set for these to be passed over as well."""
     return f"{LET_BE}={','.join([*let_be(), *names])}"
+
+
+def width_of(text: str, shown: str) -> int:
+    """Of a column; 0: as wide as what is in it. Raises SlurmError, which names `shown`."""
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdecimal()) or len(text) > WIDTH_DIGITS:
+        raise SlurmError(f"{shown[:80]}: not a width")
+    return int(text)
 
 
 def listed(text: str) -> Iterator[str]:

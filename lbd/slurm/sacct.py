@@ -4,7 +4,16 @@ import getpass
 import time
 from collections.abc import Callable, Iterator
 
-from lbd.slurm.options import PARTITION, Given, Grammar, SlurmError, listed, read, words_of
+from lbd.slurm.options import (
+    PARTITION,
+    Given,
+    Grammar,
+    SlurmError,
+    listed,
+    read,
+    width_of,
+    words_of,
+)
 from lbd.slurm.queue import Job, jobs
 from lbd.slurm.squeue import check_clusters, ran_s, states_of
 from lbd.slurm.times import elapsed, moment, unix_s
@@ -18,6 +27,7 @@ GRAMMAR = Grammar(
      "A": "accounts", "q": "qos", "N": "nodelist", "L": "allclusters"},
     words_of("accounts qos nodelist units gid uid"),
     words_of("json yaml truncate batch-script env-vars allclusters completion"),
+    instead={"json": "`lbctl history --json` prints JSON"},
 )  # fmt: skip
 USUAL = "JobID,JobName,Partition,AllocCPUS,State,ExitCode"
 WIDTHS = {"jobid": 12, "jobidraw": 12, "exitcode": 8, "state": 10, "elapsed": 10}
@@ -78,8 +88,8 @@ def fields_of(text: str) -> list[tuple[str, int]]:
         name, _, width = one.partition("%")
         if name.lower() not in FIELDS:
             raise SlurmError(f'Invalid field requested: "{name}"; lbd does not have it')
-        number = width.lstrip("-")
-        found.append((name.lower(), int(number) if number else WIDTHS.get(name.lower(), 10)))
+        size = width_of(width.removeprefix("-"), f"--format: {one}")
+        found.append((name.lower(), size or WIDTHS.get(name.lower(), 10)))
     return found
 
 

@@ -55,6 +55,8 @@ GRAMMAR = Grammar(
     words_of("hold no-kill overcommit contiguous reboot spread-job use-min-nodes ignore-pbs"
              " test-only"),
     optional=words_of("exclusive nice get-user-env"),
+    instead={"hold": "`lbctl hold ID` holds a job that is submitted",
+             "test-only": "`lbctl predict` says when a job would begin"},
 )  # fmt: skip
 PATTERN = {"j": "%j", "J": "%j", "a": "%a", "N": "%h", "A": "%A", "%": "%%", "n": "0", "t": "0"}
 SIGNAL_MAX, SIGNAL_BEFORE_S = 64, 60

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lbd.slurm.options import PARTITION, Grammar, SlurmError, read, words_of
+from lbd.slurm.options import PARTITION, Grammar, SlurmError, read, width_of, words_of
 from lbd.slurm.queue import Json, ask
 
 GRAMMAR = Grammar(
@@ -14,6 +14,7 @@ GRAMMAR = Grammar(
      "l": "long", "s": "summarize", "M": "clusters", "O": "Format", "i": "iterate", "V": "version"},
     words_of("Format iterate sort"),
     words_of("json yaml reservation dead responding all list-reasons"),
+    instead={"json": "`lbctl status --json` prints JSON", "iterate": "use `watch sinfo`"},
 )  # fmt: skip
 NORMAL = "%9P %.5a %.10l %.6D %.6t %N"
 SIGN = re.compile(r"%(\.?)([0-9]*)([A-Za-z])")
@@ -58,9 +59,10 @@ def run(words: list[str]) -> int:
         print(USAGE if "help" in given.plain else "slurm of lbd")
         return 0
     text = given.values.get("format", NORMAL)
-    for _, _, letter in SIGN.findall(text):
+    for _, width, letter in SIGN.findall(text):
         if letter not in FIELDS:
             raise SlurmError(f"--format: %{letter} is not supported by lbd")
+        width_of(width, f"--format: %{width}{letter}")
 
     def row(group: Group | None) -> str:
         def shown(found: re.Match[str]) -> str:

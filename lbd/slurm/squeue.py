@@ -5,7 +5,16 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from lbd.slurm.options import PARTITION, Given, Grammar, SlurmError, listed, read, words_of
+from lbd.slurm.options import (
+    PARTITION,
+    Given,
+    Grammar,
+    SlurmError,
+    listed,
+    read,
+    width_of,
+    words_of,
+)
 from lbd.slurm.queue import OPEN, SHORT, Job, jobs
 from lbd.slurm.times import moment, short_elapsed
 
@@ -18,7 +27,8 @@ GRAMMAR = Grammar(
     words_of("account qos iterate steps licenses reservation"),
     words_of("start all json yaml priority"),
     optional=words_of("steps"),
-    instead={"start": "`lbctl job ID` says when a job begins"},
+    instead={"start": "`lbctl job ID` says when a job begins", "iterate": "use `watch squeue`",
+             "json": "`lbctl jobs --json` prints JSON"},
 )  # fmt: skip
 # States that no job of ours is in.
 NEVER = {
@@ -152,14 +162,15 @@ def row_of(given: Given) -> Callable[[Job | None], str]:
     if "Format" in given.values:
         return by_names(given.values["Format"])
     text = given.values.get("format", LONG if "long" in given.plain else NORMAL)
-    for _, _, letter in SIGN.findall(text):
+    for _, width, letter in SIGN.findall(text):
         if letter not in LETTERS:
             raise SlurmError(f"--format: %{letter} is not supported by lbd")
+        width_of(width, f"--format: %{width}{letter}")
 
     def row(job: Job | None) -> str:
         def shown(found: re.Match[str]) -> str:
             dot, width, letter = found.groups()
-            return cell(FIELDS[LETTERS[letter]], job, width, right=bool(dot))
+            return cell(FIELDS[LETTERS[letter]], job, int(width or 0), right=bool(dot))
 
         return SIGN.sub(shown, text)
 
@@ -167,24 +178,19 @@ def row_of(given: Given) -> Callable[[Job | None], str]:
 
 
 def by_names(text: str) -> Callable[[Job | None], str]:
-    parts: list[tuple[Field, str, bool]] = []
+    parts: list[tuple[Field, int, bool]] = []
     for one in listed(text):
         name, _, width = one.partition(":")
         if name.lower() not in FIELDS:
             raise SlurmError(f"--Format: field {name} is not supported by lbd")
-        digits = width.lstrip(".")
-        if digits and not digits.isdecimal():
-            raise SlurmError(f"--Format: {one}: not a width")
-        parts.append((FIELDS[name.lower()], digits or str(WIDTH), width.startswith(".")))
-    return lambda job: "".join(
-        cell(field, job, width, right=right) for field, width, right in parts
-    )
+        size = width_of(width.removeprefix("."), f"--Format: {one}") or WIDTH
+        parts.append((FIELDS[name.lower()], size, width.startswith(".")))
+    return lambda job: "".join(cell(field, job, size, right=right) for field, size, right in parts)
 
 
-def cell(field: Field, job: Job | None, width: str, *, right: bool) -> str:
+def cell(field: Field, job: Job | None, size: int, *, right: bool) -> str:
     title, value = field
     text = title if job is None else value(job)
-    if not width:
+    if not size:
         return text
-    size = int(width)
     return text[:size].rjust(size) if right else text[:size].ljust(size)

@@ -34,6 +34,7 @@ GRAMMAR = Grammar(
     ),
     words_of("label pty hold no-kill overcommit contiguous"),
     optional=words_of("exclusive kill-on-bad-exit immediate"),
+    instead={"pty": "`lbrun -t` gives the command a terminal"},
 )  # fmt: skip
 USAGE = "usage: srun [OPTIONS] COMMAND [ARG...]"
 

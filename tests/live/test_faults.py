@@ -156,10 +156,10 @@ def test_own_lim_killed(lab, tree):
 
 def test_own_lim_stopped(lab):
     lab.kill("h1", "lim", "STOP")
-    for _ in range(3):
-        result = lab.run("h1", "lbrun", "sh", "-c", "echo $LBD_HOST")
-        assert (result.returncode, result.stdout) == (0, "h1\n")
-        assert "running here" in one_line(result.stderr)
+    script = "for n in 1 2 3; do lbrun sh -c 'echo $LBD_HOST'; done"
+    result = lab.run("h1", "sh", "-c", script, start_new_session=True)
+    assert (result.returncode, result.stdout) == (0, "h1\n" * 3)
+    assert "running here" in one_line(result.stderr)
 
 
 def test_far_lim_stopped(lab, tree):

@@ -13,7 +13,7 @@ from lbd.cli.daemons.journal import set_up_log
 from lbd.config.schema import Config
 from lbd.errors import EXIT_RESTART, LbdError
 from lbd.launch.rlimits import raise_descriptor_limit
-from lbd.process import log_level
+from lbd.process import last_words, log_level
 from lbd.process.service_manager import LEAVING, ServiceManager, has_terminal
 from lbd.process.stop import Stop
 
@@ -36,7 +36,7 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
     set_up_log(program, config.host.name)
     raise_descriptor_limit()
     faulthandler.enable()  # a watchdog ends us with ABRT: then the log says where we hung
-    manager = ServiceManager(os.environ)
+    manager, daemon = ServiceManager(os.environ), program.removeprefix("lbd ")
 
     stop = Stop(lambda: manager.notify(LEAVING), manager.report)
 
@@ -60,6 +60,7 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
 
         def ready(status: str) -> None:
             manager.ready(status)
+            last_words.forget(config.host.runtime_dir, daemon)
             look_for_garbage_seldom()
 
         await main(stop, ready)
@@ -67,8 +68,11 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(body())
-    except BaseExceptionGroup as group:
-        raise first_error(group) or group from None
+    except (BaseExceptionGroup, LbdError) as problem:
+        error = first_error(problem) if isinstance(problem, BaseExceptionGroup) else problem
+        if error is not None:
+            last_words.leave(config.host.runtime_dir, daemon, str(error))
+        raise error or problem from None
     return EXIT_RESTART if stop.makes_way else 0
 
 

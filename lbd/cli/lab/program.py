@@ -203,8 +203,13 @@ def run_up(options: argparse.Namespace) -> int:
         if shows_dots:
             print(".", end="", file=sys.stderr, flush=True)
 
+    def say_below(line: str) -> None:
+        if shows_dots:
+            print(file=sys.stderr)
+        say(line)
+
     try:
-        lab.up(plan, say, progress)
+        lab.up(plan, say_below, progress)
     finally:
         if shows_dots:
             print(file=sys.stderr)

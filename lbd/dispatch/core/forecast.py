@@ -19,8 +19,9 @@ from typing import NamedTuple
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.malleable.heads import NOTHING_KNOWN, ROOMS, room_of
 from lbd.dispatch.core.malleable.prospects import CALIBRATED, Situation
-from lbd.dispatch.core.malleable.slot_times import FEWEST
+from lbd.dispatch.core.malleable.slot_times import FEWEST, ResourceTimes
 from lbd.dispatch.core.needs_outlook import (
+    Known,
     NeedsOutlook,
     NeedsOutlooks,
     parts_of,
@@ -37,9 +38,8 @@ from lbd.theory.queue_time import Releases, UniformLog, fit, wait_s
 ARRIVALS_S = 0.5  # for which submissions are predicted by one look at the hosts
 CUTOFFS_KNOWN = 100
 ARRIVALS_MAX = 256  # kinds of jobs
-OTHERS_HAVE_IT = "no estimate while others than jobs of the queue have what it needs"
 FREE = "slots are free"
-HELD_UP = "no estimate while others than jobs of the queue have what the next job needs"
+TOO_FEW_ENDED = f"no estimate before {FEWEST} jobs that had what it needs have ended"
 
 
 Held = list[tuple[float, int]]  # for how long, and how many slots
@@ -80,9 +80,11 @@ class QueueOutlook:
         return cls(total, free, first, held, hosts, slot_times, head)
 
     @property
-    def is_held_up(self) -> bool:
-        """Does nobody know when the head will begin?"""
-        return self.head is not None and self.head.wait_s is None
+    def held_up(self) -> str:
+        """Why nobody knows when the head will begin; "" if it is known."""
+        if self.head is None or self.head.wait_s is not None:
+            return ""
+        return f"{self.head.why}; the next job waits for that"
 
     def has(self, slots: int) -> bool:
         """Has a host as many free?"""
@@ -159,12 +161,14 @@ class Forecast:
         too little is known for an interval."""
         known = self.queues.slot_times.lifetimes()
         place = self.places.of(registered, now_s)
-        if registered.line is None or place is None or known is None or not self._has_intervals:
+        if registered.line is None or place is None or known is None:
             return None
         kind = registered.kind
         needs = self._needs_outlook(registered.line, kind, now_s) if kind.needs else None
-        if not place.jobs and needs is not None and not needs.is_there:
-            return releases_of(needs, known[0])
+        if (kind.needs and place.jobs) or not self._has_intervals(needs):
+            return None
+        if needs is not None and not needs.is_there:
+            return releases_of(needs, self._known_of(registered.line))
         outlook = self._outlook(registered.line, now_s)
         first = outlook.first if place.jobs and outlook.first else kind.slots
         missing, held = outlook.missing(first)
@@ -208,25 +212,26 @@ class Forecast:
         mean_s = outlook.slot_times[2] if outlook.slot_times is not None else None
         step_s = mean_s * slots / outlook.total if mean_s is not None else None
         if needs:
-            return self._of_arrival_with_needs(line, place, job, mean_s, now_s)
+            return self._of_arrival_with_needs(line, place, job, now_s)
         servers = queues.servers.get(line, ())
         if not place.jobs and any(server.free >= slots for server in servers):
             return 0.0, step_s or 0.0
-        if mean_s is None or step_s is None or (place.jobs and outlook.is_held_up):
+        if mean_s is None or step_s is None or (place.jobs and outlook.held_up):
             return None
         first = outlook.first if place.jobs and outlook.first else slots
         until_s = outlook.head_s(first) if place.jobs else outlook.wait_s(first)
         return until_s + place.slots * mean_s / outlook.total, step_s
 
     def _of_arrival_with_needs(
-        self, line: HostConnection, place: Place, job: QueuedJob, mean_s: float | None, now_s: float
+        self, line: HostConnection, place: Place, job: QueuedJob, now_s: float
     ) -> tuple[float, float] | None:
         needs = self._needs_outlook(line, job, now_s)
         taken = self.places.taken_in(line, now_s) if place.jobs else {}
         found = self._predict(line, place, job, taken, now_s)
         if found.wait_s is None or needs is None:
             return None
-        return found.wait_s, needs.behind_s(parts_of(job.needs, job.slots), mean_s or 0.0)
+        step_s = needs.behind_s(parts_of(job.needs, job.slots), self._known_of(line))
+        return found.wait_s, step_s or 0.0
 
     def situation(
         self, job: QueuedJob, correction: Correction, now_s: float
@@ -251,32 +256,46 @@ class Forecast:
         first = outlook.first if place.jobs and outlook.first else job.slots
         slot_s = known[1] / outlook.total if known is not None and outlook.total else 0.0
         held = Releases.of(outlook.held, lifetimes) if known is not None else None
+        if job.needs and place.jobs:  # others are ahead for other reasons
+            held = None
         ahead = max(0, first - outlook.free) + place.slots
         base_s = prediction.wait_s
         needs = self._needs_outlook(line, job, now_s) if job.needs else None
         lacks_needs = bool(job.needs) and (needs is None or not needs.is_there)
-        if not place.jobs and needs is not None and (back := releases_of(needs, lifetimes)):
+        if not place.jobs and needs and (back := releases_of(needs, self._known_of(line))):
             ahead, held = back
         now = Situation(
-            tuple(rooms), place.jobs, base_s, slot_s, held, ahead, correction, lacks_needs,
-            self._has_intervals,
+            tuple(rooms), place.jobs, base_s, slot_s, held, ahead,
+            Correction() if job.needs else correction,  # learnt of waits for slots
+            lacks_needs, self._has_intervals(needs),
         )  # fmt: skip
         how = prediction.how
         if how == FREE and min(job.slots_most, now.most) > now.free and outlook.slot_times:
             how += f"; more than {now.free}: {made_from(outlook.slot_times)}"
         return now, how
 
-    @property
-    def _has_intervals(self) -> bool:
+    def _has_intervals(self, needs: NeedsOutlook | None) -> bool:
+        """Have enough ended of the jobs by which it is predicted?"""
+        part = needs.shortage.part if needs is not None and needs.shortage is not None else None
+        if isinstance(part, str):
+            return self.queues.resource_times.count(part) >= CALIBRATED
         return len(self.queues.slot_times.recent_s) >= CALIBRATED
 
     def _needs_outlook(
         self, line: HostConnection, job: QueuedJob, now_s: float
     ) -> NeedsOutlook | None:
         """None: too many kinds of jobs have been looked into just now."""
-        known = self._slot_times(self.queues.discipline.cutoff_s(line))
-        lifetimes = known[1] if known is not None else None
-        return self._needs.of(line, job, self.queues.servers.get(line, ()), lifetimes, now_s)
+        servers = self.queues.servers.get(line, ())
+        return self._needs.of(line, job, servers, self._known_of(line), now_s)
+
+    def _known_of(self, line: HostConnection) -> Known:
+        def known(part: Hashable) -> tuple[UniformLog, float] | None:
+            if isinstance(part, str):
+                return self.queues.resource_times.lifetimes(part)
+            found = self._slot_times(self.queues.discipline.cutoff_s(line))
+            return found[1:] if found is not None else None
+
+        return known
 
     def _predict(
         self, line: HostConnection, place: Place, job: QueuedJob,
@@ -298,20 +317,25 @@ class Forecast:
         if outlook.slot_times is None:
             return Prediction(None, f"no estimate before {FEWEST} jobs have ended")
         if needs is not None and needs.wait_s is None:
-            return Prediction(None, OTHERS_HAVE_IT)
-        if place.jobs and outlook.is_held_up:
-            return Prediction(None, HELD_UP)
-        _, _, mean_s = outlook.slot_times
+            return Prediction(None, needs.why)
+        if place.jobs and outlook.held_up:
+            return Prediction(None, outlook.held_up)
+        mean_s = outlook.slot_times[2]
         until_s = outlook.wait_s(first)
         if place.jobs:
             until_s = outlook.head_s(first) + place.slots * mean_s / outlook.total
-        how = made_from(outlook.slot_times)
-        how += f"; {place.jobs} ahead of it on {outlook.total} slots"
+        ahead = f"; {place.jobs} ahead of it on {outlook.total} slots"
+        how = made_from(outlook.slot_times) + ahead
         if needs is None or needs.wait_s is None:
             return Prediction(until_s, how)
         own = {part: taken.get(part, 0) for part in parts_of(job.needs, job.slots)}
-        own_s = needs.wait_s + needs.behind_s(own, mean_s)
+        behind_s = needs.behind_s(own, self._known_of(line))
+        if behind_s is None:
+            return Prediction(None, TOO_FEW_ENDED)
+        own_s = needs.wait_s + behind_s
         if own_s >= until_s or not place.jobs:
+            of_needs = made_from_those_with(needs, self.queues.resource_times)
+            how = (of_needs or made_from(outlook.slot_times)) + ahead
             return Prediction(own_s, f"{how}; it waits for what it needs")
         return Prediction(until_s, how)
 
@@ -350,6 +374,14 @@ class Forecast:
 def made_from(slot_times: tuple[int, UniformLog, float]) -> str:
     count, _, mean_s = slot_times
     return f"from {count} ended jobs, {mean_s:.3g} slot-seconds each on average"
+
+
+def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:
+    """ "" if it is not a resource that is waited for."""
+    part = needs.shortage.part if needs.shortage is not None else None
+    if not isinstance(part, str) or not (found := ended.lifetimes(part)):
+        return ""
+    return f"from {ended.count(part)} ended jobs that had {part}, {found[1]:.3g} s each on average"
 
 
 def nobody_has(job: QueuedJob) -> str:

@@ -6,15 +6,17 @@ have it, like slots do (`theory/queue_time.py`); the host has room when the last
 the job waits for the first such host. What jobs ahead in the line take of the same parts goes by at
 the rate at which all of those hosts' is worked off.
 
-Of what others than jobs of the queue have, nobody knows when it comes back.
+For how long jobs have a resource is known of those that had it and have ended. Of fewer than
+`FEWEST`, and of what others than jobs of the queue have, nobody knows when it comes back.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
+from lbd.dispatch.core.malleable.slot_times import FEWEST, MEMORY
 from lbd.dispatch.core.servers import Server
 from lbd.model import HostId, Needs
 from lbd.policy.needs import asked, memory_asked
@@ -24,9 +26,10 @@ HOSTS_MAX = 8  # that are looked at: those that lack least
 UNITS_MAX = 64  # a size is counted in so many parts of what there is
 KINDS_MAX = 16  # of jobs at a time: each takes a look at every host
 FRESH_S = 1.0
-MEMORY = "memory"
+OTHERS_HAVE_IT = "no estimate while others than jobs of the queue have what it needs"
 Key = tuple[HostConnection, Needs, int, HostId | None, frozenset[HostId]]
 Parts = Counter[Hashable]  # by the needs themselves for slots, else by the name of the resource
+Known = Callable[[Hashable], tuple[UniformLog, float] | None]  # the lifetimes of a part, their mean
 
 
 def parts_of(needs: Needs, slots: int) -> Parts:
@@ -40,6 +43,7 @@ def parts_of(needs: Needs, slots: int) -> Parts:
 class Shortage(NamedTuple):
     """Of one part on one host, in units that suit it."""
 
+    part: Hashable
     short: int
     held: list[Held]  # by jobs of the queue
 
@@ -50,14 +54,20 @@ class Shortage(NamedTuple):
 
 class NeedsOutlook(NamedTuple):
     is_there: bool  # all of it, on a host with the slots
-    wait_s: float | None  # until it is; None: others than jobs of the queue have it
+    wait_s: float | None  # until it is; None: not known
     shortage: Shortage | None  # the part that takes longest
     totals: Mapping[Hashable, int]  # of each part, on all hosts that the job may use
+    why: str = ""  # it is not known when
 
-    def behind_s(self, ahead: Mapping[Hashable, int], mean_s: float) -> float:
-        """For jobs ahead that take so much of each part."""
-        waits = (count * mean_s / max(1, self.totals.get(part, 0)) for part, count in ahead.items())
-        return max(waits, default=0.0)
+    def behind_s(self, ahead: Mapping[Hashable, int], known: Known) -> float | None:
+        """For jobs ahead that take so much of each part; None: not known of one of the parts."""
+        longest_s = 0.0
+        for part, count in ahead.items():
+            if count and (found := known(part)) is None:
+                return None
+            if count and found is not None:
+                longest_s = max(longest_s, count * found[1] / max(1, self.totals.get(part, 0)))
+        return longest_s
 
 
 @dataclass(slots=True)
@@ -69,14 +79,14 @@ class NeedsOutlooks:
 
     def of(
         self, line: HostConnection, job: QueuedJob, servers: Iterable[Server],
-        lifetimes: UniformLog | None, now_s: float,
+        known: Known, now_s: float,
     ) -> NeedsOutlook | None:  # fmt: skip
         """None: too many kinds of jobs have been looked into just now."""
         if not 0 <= now_s - self._since_s <= FRESH_S:
             self._known, self._since_s = {}, now_s
         key = line, job.needs, job.slots, job.only, job.barred
         if key not in self._known and len(self._known) < KINDS_MAX:
-            self._known[key] = needs_outlook(job, servers, lifetimes, now_s)
+            self._known[key] = needs_outlook(job, servers, known, now_s)
         return self._known.get(key)
 
     def forget(self) -> None:
@@ -84,26 +94,39 @@ class NeedsOutlooks:
 
 
 def needs_outlook(
-    job: QueuedJob, servers: Iterable[Server], lifetimes: UniformLog | None, now_s: float
+    job: QueuedJob, servers: Iterable[Server], known: Known, now_s: float
 ) -> NeedsOutlook:
-    """`lifetimes`: None if too few jobs have ended."""
     suiting = [one for one in servers if one.suits(job)]
     totals = totals_of(job, suiting)
     if any(one.free >= job.slots and one.has_for(job) for one in suiting):
         return NeedsOutlook(True, 0.0, None, totals)
     found: list[tuple[float, Shortage]] = []
+    unknown: set[str] = set()
     for server in sorted(suiting, key=lambda one: lack_of(one, job))[:HOSTS_MAX]:
         shortages = shortages_of(server, job, now_s)
-        if lifetimes is not None and shortages and all(one.comes_back for one in shortages):
-            found.append(longest(shortages, lifetimes))
+        if not shortages or not all(one.comes_back for one in shortages):
+            continue
+        if none := [one.part for one in shortages if known(one.part) is None]:
+            unknown.update(part for part in none if isinstance(part, str))
+            continue
+        found.append(longest(shortages, known))
     if not found:
-        return NeedsOutlook(False, None, None, totals)
+        name = min(unknown, default="")
+        return NeedsOutlook(False, None, None, totals, too_few(name) if name else OTHERS_HAVE_IT)
     soonest = min(found, key=lambda one: one[0])
     return NeedsOutlook(False, *soonest, totals)
 
 
-def longest(shortages: Sequence[Shortage], lifetimes: UniformLog) -> tuple[float, Shortage]:
-    waits = [(wait_s(one.short, one.held, lifetimes), one) for one in shortages]
+def too_few(name: str) -> str:
+    return f"no estimate before {FEWEST} jobs that had {name} have ended"
+
+
+def longest(shortages: Sequence[Shortage], known: Known) -> tuple[float, Shortage]:
+    waits = [
+        (wait_s(one.short, one.held, found[0]), one)
+        for one in shortages
+        if (found := known(one.part)) is not None
+    ]
     return max(waits, key=lambda one: one[0])
 
 
@@ -131,7 +154,7 @@ def shortages_of(server: Server, job: QueuedJob, now_s: float) -> list[Shortage]
     found = []
     if (short := job.slots - server.free) > 0:
         held = [(max(0.0, one.ran_s(now_s)), one.slots) for one in entries]
-        found.append(Shortage(short, held))
+        found.append(Shortage(job.needs, short, held))
     for name, total, used, amount in (*asked(job.needs, facts), *memory_asked(job.needs, facts)):
         if (short := used + amount - total) <= 0:
             continue
@@ -141,7 +164,7 @@ def shortages_of(server: Server, job: QueuedJob, now_s: float) -> list[Shortage]
             for one in entries
             if (had := amount_of(one.job.needs, name))
         ]
-        found.append(Shortage(-(-short // unit), held))
+        found.append(Shortage(name, -(-short // unit), held))
     return found
 
 
@@ -151,8 +174,9 @@ def amount_of(needs: Needs, name: str) -> int:
     return dict(needs.resources).get(name, 0)
 
 
-def releases_of(outlook: NeedsOutlook, lifetimes: UniformLog) -> tuple[int, Releases] | None:
+def releases_of(outlook: NeedsOutlook, known: Known) -> tuple[int, Releases] | None:
     """What must come back before it has room, and who has it; None where that is not known."""
-    if outlook.shortage is None:
+    shortage = outlook.shortage
+    if shortage is None or (found := known(shortage.part)) is None:
         return None
-    return outlook.shortage.short, Releases.of(outlook.shortage.held, lifetimes)
+    return shortage.short, Releases.of(shortage.held, found[0])

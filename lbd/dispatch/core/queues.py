@@ -46,7 +46,7 @@ from lbd.dispatch.core.disciplines.fcfs import Fcfs
 from lbd.dispatch.core.gangs.gang_room import GangRoom, Plan
 from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.core.malleable.heads import FREE, NOT_NOW, ROOMS, MalleableHeads
-from lbd.dispatch.core.malleable.slot_times import SlotTimes
+from lbd.dispatch.core.malleable.slot_times import ResourceTimes, SlotTimes
 from lbd.dispatch.core.registry import Entry, Registered, Registry
 from lbd.dispatch.core.servers import LineServers, Server, is_plain, room
 from lbd.dispatch.core.shares import Rules, Shares
@@ -82,7 +82,7 @@ class Queues:
         there = partial(room, self.servers_by_host.values())
         self.targets = Targets(there, is_held=isinstance(discipline, Fcfs))
         self.shares = Shares(rules or Rules(), self.targets)
-        self.slot_times = SlotTimes()
+        self.slot_times, self.resource_times = SlotTimes(), ResourceTimes()
         self.heads = MalleableHeads(self.slot_times, malleable)
         self.registry = Registry()
         self.gangs = GangRoom(self.shares)
@@ -356,6 +356,7 @@ class Queues:
             self.registry.remove(registered)
             ran_s = registered.ran_s(now_s)
             self.slot_times.ended(ran_s * registered.slots)
+            self.resource_times.ended(registered.job.needs, ran_s)
             self.learn(registered.job, ran_s, whole)
             server = self._rise(registered)
             if (array := registered.job.array) and server.arrays[:1] != (array,):

@@ -40,11 +40,21 @@ def waiting_reason(
     return "; ".join(filter(None, (obstacle, live.reason)))
 
 
-def _silent(life: Lifecycle, live: Live, lease: Lease, now_s: float) -> str:
+def out_of_contact(life: Lifecycle, job: JobId, now_s: float, *, has_line: bool) -> str:
+    """Of a job that was just told to end: what becomes of it if its host is not there to hear that;
+    "" if it is. `has_line`: the host is connected, as far as is known."""
+    if (live := life.leased.get(job)) is None or live.lease is None:
+        return ""
+    return _silent(life, live, live.lease, now_s, SILENT_SHARE if has_line else 0.0)
+
+
+def _silent(
+    life: Lifecycle, live: Live, lease: Lease, now_s: float, share: float = SILENT_SHARE
+) -> str:
     """That nobody knows whether its attempt runs still; "" while its host is heard of."""
     left_s = lease.until_s - now_s
     silent_s = life.terms.waited_s - left_s
-    if silent_s < SILENT_SHARE * life.terms.lease_s:
+    if silent_s < share * life.terms.lease_s:
         return ""
     then = "starts again" if live.job.may_restart else "is lost"
     if live.stop_reason == CANCEL:
@@ -189,7 +199,7 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
             if (known := life.hosts.known.get(only)) is not None:
                 closed = known.closed
                 why = OUT_OF_CONTACT if closed is None else WORDS[closed]
-                return f"{only} takes no jobs now: {why}"
+                return f"it may run on {only} alone (-H), which takes no jobs now: {why}"
             return f"no host called {only} has been heard of; it begins if one joins"
         if live.job.needs and (why := _nobody_has(live.job, queues.hosts)):
             return why

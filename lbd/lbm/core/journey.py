@@ -41,6 +41,7 @@ from lbd.model import HostId, JobState, Verdict
 POLL_S = 0.5  # there may be room that nobody tells of
 LOOK_S = 1.0  # while an evicted command waits the hosts are asked again so often
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+NO_LIM = "no-lim"  # the reason for a place: the LIM was silent
 OF_JOB_CONTROL = (signal.SIGTSTP, signal.SIGCONT)  # the client stops by itself until it has begun
 
 
@@ -253,7 +254,7 @@ class Journey:
         if self.demands.mode != "auto" or self.demands.needs:
             return self._cannot(silent.reason, now_s)
         self.search.refusals.append(e.Refused(silent.reason, fault=True))
-        return self._here("no-lim", now_s)
+        return self._here(NO_LIM, now_s)
 
     def _wait(self, now_s: float) -> list[Action]:
         self.is_charged = False  # the LIM counts nothing that waits
@@ -304,7 +305,8 @@ class Journey:
         if not granted:
             return [e.WaitForRoom(POLL_S)]
         self.stay.has_turn = True
-        return [e.Warn(f"{self.search.fault}; running here"), *self._run_here()]
+        text, once = f"{self.search.fault}; running here", self.place.reason == NO_LIM
+        return [e.Warn(text, once), *self._run_here()]
 
     def _run_here(self, *, measure: bool = False, pinned: bool = False) -> list[Action]:
         self.stay.is_measured, self.stay.is_pinned = measure, pinned

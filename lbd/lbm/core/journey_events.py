@@ -365,6 +365,7 @@ class BeginAgain:
 @quick_value
 class Warn:
     text: str
+    once: bool = False  # a minute for all commands that one line of a shell has started
 
 
 @quick_value

@@ -171,12 +171,16 @@ class Command:
                 self._client.here(job.id, said, slots, measure=measure, grant=grant)
             case e.Away():
                 self._client.away()
-            case e.Warn(text):
-                self._client.warn(text)
+            case e.Warn(text, once):
+                if not once or self._is_news(text):
+                    self._client.warn(text)
             case e.Forward(number) if self.remote is not None:
                 self.remote.signal(number)
             case e.Lacks(host, phase):
                 self._directory.refused(phase, host)
+
+    def _is_news(self, text: str) -> bool:
+        return self._home.is_news(self._uid, self._peer.group, text, time.monotonic())
 
     def let_go(self, number: int = 0) -> None:
         """Of the other host: it ends, by that signal, and removes what is there of this command."""

@@ -40,6 +40,7 @@ HELD_TIMEOUT_S = 3.0  # a LIM that has just started says no only when it has hea
 LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
 HEARD_S = 3.0  # it is told of our jobs every second
 ADDRESS_KEPT_S = 5.0
+SAID_AGAIN_S = 60.0  # of what is the same for each command of a build
 
 
 class GrantsNeeds(Protocol):
@@ -119,6 +120,7 @@ class OutboundContext:
     long_answers: LongAnswers = field(default_factory=LongAnswers)
     rates: Rates = field(init=False)  # of the commands and questions of each user
     long_requests: Budget = field(init=False)  # bytes of each user's
+    told: Rates = field(default_factory=lambda: Rates(1 / SAID_AGAIN_S, 1))
 
     @property
     def threads(self) -> UserThreads:
@@ -138,13 +140,17 @@ class OutboundContext:
         """Was the host where a command has begun at least as busy as ours? A wrong transfer."""
         return started.HasField("index") and started.index >= self.rules.load
 
+    def is_news(self, uid: int, group: int, text: str, now_s: float) -> bool:
+        """Has none of the user's processes of this group been told that within a minute?"""
+        return self.told.turn_s((uid, group, text), now_s, 0.0) is not None
+
     async def ask_lim(self, question: Json, must: bool, *, may_be_no: bool) -> Json:
         """About where a command is to go. `must`: nothing else will do, so the LIM is asked even if
         it did not answer a moment ago. `may_be_no`: it may say that there is no host for it. Raises
         Unavailable and Refusal."""
         timeout_s = HELD_TIMEOUT_S if may_be_no else ASK_TIMEOUT_S
         if not must and time.monotonic() < self.lim_rests_until_s:
-            raise Unavailable("the LIM has not answered lately")
+            raise Unavailable(f"lim did not answer within {ASK_TIMEOUT_S:g} s")
         await self._lim_returns(must)
         try:
             answer = await self.lim.call(question, timeout_s)

@@ -16,6 +16,7 @@ from lbd.local.subordinate_ids import person_of
 from lbd.model import JobId
 
 AT_INPUT = "a keyboard or mouse"
+TYPED_MEANWHILE_S = 1.0
 NOBODY, INIT = 0, 1
 IsForeign = Callable[[os.stat_result], bool]
 
@@ -48,7 +49,8 @@ class Signs:
     def see(self, owners: tuple[str, ...], *, input_too: bool) -> Seen:
         """`owners`: whose terminals count, everybody's if there are none."""
         uids = {account.uid for name in owners if (account := find_account(name)) is not None}
-        terminal, used_s = last_used(uids if owners else None, self._foreign())
+        whose = uids if owners else None
+        terminal, used_s = last_used(whose, self._foreign(), time.time() + TYPED_MEANWHILE_S)
         now_s = time.time()
         if input_too and (typed_s := self._inputs.look(now_s)) > used_s:
             terminal, used_s = AT_INPUT, typed_s
@@ -91,8 +93,9 @@ class Signs:
         return max(0.0, busy - before_s - foreign_s) / max(0.01, now_s - then_s)
 
 
-def last_used(uids: set[int] | None, is_foreign: IsForeign) -> tuple[str, float]:
-    """The terminal that was read last and when (UNIX time); "" if there is none. `uids`: whose."""
+def last_used(uids: set[int] | None, is_foreign: IsForeign, until_s: float) -> tuple[str, float]:
+    """The terminal that was read last and when (UNIX time); "" if there is none. `uids`: whose.
+    A date after `until_s` is no sign: whoever has a terminal can set it."""
     found = "", 0.0
     places = [("/dev/pts/", "pts/"), ("/dev/", "")]
     for directory, shown in places:
@@ -104,7 +107,8 @@ def last_used(uids: set[int] | None, is_foreign: IsForeign) -> tuple[str, float]
                 with suppress(OSError):
                     status = os.stat(directory + name)
                     theirs = uids is None or status.st_uid in uids
-                    if theirs and status.st_atime > found[1] and not is_foreign(status):
+                    is_later = found[1] < status.st_atime <= until_s
+                    if theirs and is_later and not is_foreign(status):
                         found = shown + name, status.st_atime
     return found
 

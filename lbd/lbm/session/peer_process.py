@@ -83,6 +83,14 @@ class PeerProcess:
         """0: out of sight, in a PID namespace beside ours."""
         return self._pid
 
+    @property
+    def group(self) -> int:
+        """Its process group: what one line of an interactive shell has started. 0: out of sight."""
+        try:
+            return os.getpgid(self._pid) if self._pid else 0
+        except OSError:  # it has ended
+            return 0
+
     def replace_pidfd(self, pidfd: int) -> None:
         """With one that was opened sooner."""
         self.close()

@@ -148,10 +148,9 @@ class QueueAnswers:
             )
         )
         done = list(reply.done_ids) or [str(number) for number in reply.done]
-        return {
-            "done": [int(one) if one.isdecimal() else one for one in done],
-            "errors": list(reply.errors),
-        }
+        numbers = [int(one) if one.isdecimal() else one for one in done]
+        still_open = dict(reply.still_open)
+        return {"done": numbers, "errors": list(reply.errors), "still_open": still_open}
 
     async def _status(self) -> Json:
         """For `lbctl status`: the numbers that heartbeats bring are as old as the last of those."""

@@ -104,6 +104,7 @@ class Staging:
         request.job_id = f"{self._job.id}.{suffix}"
         request.wants_stdin = step == "unpack"
         request.closed_fds = request.null_outputs = 0
+        request.joined_outputs = False  # what it complains of is none of what it packs
         request.ClearField("terminal")
         request.timeout_s = request.memory_bytes = request.slots = request.slots_most = 0
         request.needs = ""

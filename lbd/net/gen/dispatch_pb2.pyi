@@ -613,14 +613,23 @@ class Update(_message.Message):
     def __init__(self, priority: _Optional[int] = ..., name: _Optional[str] = ..., timeout_s: _Optional[float] = ..., begin: _Optional[float] = ...) -> None: ...
 
 class ActReply(_message.Message):
-    __slots__ = ("errors", "done", "done_ids")
+    __slots__ = ("errors", "done", "done_ids", "still_open")
+    class StillOpenEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ERRORS_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     DONE_IDS_FIELD_NUMBER: _ClassVar[int]
+    STILL_OPEN_FIELD_NUMBER: _ClassVar[int]
     errors: _containers.RepeatedScalarFieldContainer[str]
     done: _containers.RepeatedScalarFieldContainer[int]
     done_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, errors: _Optional[_Iterable[str]] = ..., done: _Optional[_Iterable[int]] = ..., done_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    still_open: _containers.ScalarMap[str, str]
+    def __init__(self, errors: _Optional[_Iterable[str]] = ..., done: _Optional[_Iterable[int]] = ..., done_ids: _Optional[_Iterable[str]] = ..., still_open: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class StatusAsked(_message.Message):
     __slots__ = ()

@@ -9,9 +9,10 @@ import pytest
 
 from lbd.cli import main, program
 from lbd.cli.daemons import wiring
-from lbd.config.schema import Config
+from lbd.config.schema import Config, HostConfig
 from lbd.errors import ConfigError, Unavailable
 from lbd.local.json_socket import Refusal
+from lbd.process import last_words
 
 USAGE = [
     ([], "lbd: which command? lim, lbm, keeper, authority, dispatcher, metrics, up, lab, sim, "
@@ -73,10 +74,15 @@ def test_guard(capsys, problem, code, err):
     assert capsys.readouterr() == ("", err)
 
 
-def test_a_daemon_ends_well_on_term_and_says_what_broke_it():
+def test_a_daemon_ends_well_on_term_and_says_what_broke_it(tmp_path):
+    config = Config(host=HostConfig(runtime_dir=str(tmp_path)))
+
     async def stopped(stop, ready):
         asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGTERM)
         await stop.wait()
+
+    async def alone(stop, ready):
+        raise Unavailable("port in use")
 
     async def broken(stop, ready):
         async def serve():
@@ -86,9 +92,17 @@ def test_a_daemon_ends_well_on_term_and_says_what_broke_it():
             group.create_task(serve())
             group.create_task(stop.wait())
 
-    assert wiring.run_daemon("x", Config(), stopped) == 0
-    with pytest.raises(Unavailable, match="port in use"):
-        wiring.run_daemon("x", Config(), broken)
+    async def ready_again(stop, ready):
+        ready("")
+
+    assert wiring.run_daemon("lbd x", config, stopped) == 0
+    assert last_words.read(config.host.runtime_dir, "x") == ""
+    for run in (broken, alone):
+        with pytest.raises(Unavailable, match="port in use"):
+            wiring.run_daemon("lbd x", config, run)
+        assert last_words.read(config.host.runtime_dir, "x") == "port in use"
+        assert wiring.run_daemon("lbd x", config, ready_again) == 0
+        assert last_words.read(config.host.runtime_dir, "x") == ""
 
 
 @pytest.mark.parametrize("module", ["argparse", "asyncio", "grpc", "psutil", "uvloop", "google"])

@@ -7,6 +7,8 @@ import pytest
 from lbd.client.complaints import Trouble
 from lbd.client.lbm_socket import find_runtime_dirs
 from lbd.client.shell.shims import state_dir_of
+from lbd.config.load import load
+from lbd.errors import ConfigError
 
 
 @pytest.fixture(params=["a FIFO", "a device without end"])
@@ -34,3 +36,17 @@ def test_a_place_that_is_none_is_one_line(tmp_path, text):
     path.write_text(text)
     with pytest.raises(Trouble, match="runtime_dir is not a string"):
         find_runtime_dirs(str(path))
+
+
+def test_a_lab_that_is_gone(tmp_path, monkeypatch):
+    """`lbd lab env` has set the variable; no program speaks of a file alone."""
+    path = str(tmp_path / "h1/lbd.toml")
+    monkeypatch.setattr("posix.environ", {b"LBD_CONFIG": path.encode()})
+    monkeypatch.setenv("LBD_CONFIG", path)
+    advice = r"; if that was a lab which is gone, `unset LBD_CONFIG`$"
+    with pytest.raises(Trouble, match=rf"^\$LBD_CONFIG {path}: No such file or directory{advice}"):
+        find_runtime_dirs(None)
+    with pytest.raises(ConfigError, match=rf"^\$LBD_CONFIG {path}: no such file{advice}"):
+        load()
+    with pytest.raises(Trouble, match=r"directory$"):
+        find_runtime_dirs(path)

@@ -123,8 +123,9 @@ def test_all_that_is_refused_is_named_in_one_message_with_the_variable_to_set(
 
     assert refusal("-H") == (
         "--account phys (line 3), --mail-type END (line 3), --mail-user ann (line 4), --hold, "
-        "--partition big are not supported by lbd; take them out, or set "
-        "LBD_SLURM_IGNORE=account,mail-type,mail-user,hold,partition"
+        "--partition big are not supported by lbd; `lbctl hold ID` holds a job that is submitted; "
+        "take --account, --mail-type, --mail-user, --partition out, or set "
+        "LBD_SLURM_IGNORE=account,mail-type,mail-user,partition"
     )
     monkeypatch.setenv(LET_BE, "account,mail-type")
     assert refusal().endswith("or set LBD_SLURM_IGNORE=account,mail-type,mail-user,partition")
@@ -135,9 +136,11 @@ def test_all_that_is_refused_is_named_in_one_message_with_the_variable_to_set(
     )
 
 
-def test_what_says_when_a_job_begins_is_named():
-    with pytest.raises(SlurmError, match=r"`lbctl job ID` says when a job begins; take it out"):
+def test_no_variable_is_offered_where_the_rest_would_not_be_what_was_wanted():
+    with pytest.raises(SlurmError, match=r"^--start .*`lbctl job ID` says when a job begins$"):
         squeue.run(["--start"])
+    with pytest.raises(SlurmError, match=r"job begins; take --qos out, or set .*IGNORE=qos$"):
+        squeue.run(["--start", "--qos", "x"])
 
 
 @pytest.mark.parametrize(
@@ -279,6 +282,11 @@ def test_formats_of_squeue():
     for words_ in (("-o", "%q"), ("-O", "gres")):
         with pytest.raises(SlurmError, match="not supported by lbd"):
             shown(*words_)
+    for words_ in (("-o", "%.99999999999999999999i"), ("-o", f"%{'9' * 5000}i"),
+                   ("-O", "jobid:99999"), ("-O", "jobid:²")):  # fmt: skip
+        with pytest.raises(SlurmError, match=r"--[fF]ormat: .*: not a width$") as caught:
+            shown(*words_)
+        assert len(str(caught.value)) < 100
     assert squeue.states_of("R,pending", ()) == {"RUNNING", "PENDING"}
     with pytest.raises(SlurmError, match="Invalid job state"):
         squeue.states_of("XX", ())
@@ -291,6 +299,8 @@ def test_fields_of_sacct(capsys):
     assert capsys.readouterr().out == "12_7|FAILED|0:9|3600\n"
     with pytest.raises(SlurmError, match="MaxRSS"):
         sacct.fields_of("JobID,MaxRSS")
+    with pytest.raises(SlurmError, match="--format: State%x: not a width"):
+        sacct.fields_of("JobID%-5,State%x")
 
 
 def test_signals_of_scancel_and_options_of_srun():

@@ -27,6 +27,7 @@ from lbd.lim.core.signed import sealed
 from lbd.lim.settings_file import SettingsFile, settings_bytes
 from lbd.local.json_socket import Refusal
 from lbd.model import HostId
+from lbd.process import last_words
 from lbd.trust.files import Credentials, write_private
 
 ABOUT = {
@@ -42,6 +43,7 @@ EXAMPLES = (
 ANSWER_S = 2.0
 BEGIN_S = 30.0  # for a dispatcher to start, or to take up that it is closed
 POLL_S = 0.2
+DISPATCHER = "dispatcher"
 NONE = "this cluster has no queue"
 
 
@@ -162,31 +164,50 @@ def enable(daemons: Daemons, options: argparse.Namespace) -> int:
             close(daemons, f"the queue is on {now[0]}, and jobs do not move")
         elif len(names) > 1 and status(daemons).get("in_file"):
             close(daemons, f"they are in SQLite on {now[0]}, and do not move to PostgreSQL")
+    own, began_s = daemons.config.host, time.time()
     share(daemons, placed(names))
-    found = until(daemons, lambda row: text(row, "leader") in names and not row.get("closed"))
+    found = until(
+        daemons,
+        lambda row: text(row, "leader") in names and not row.get("closed"),
+        lambda: (
+            last_words.read(own.runtime_dir, DISPATCHER, began_s) if names == [own.name] else ""
+        ),
+    )
     if options.json:
         print_json({"hosts": names, "leader": found.get("leader")})
     elif found:
         put(f"the queue is on {', '.join(names)}: {text(found, 'mode')}, {jobs_phrase(found)}")
     if not found:
-        where = names[0] if len(names) == 1 else "one of them"
-        complain("lbctl", f"the queue is to be on {', '.join(names)}, but no dispatcher has "
-                 f"answered within {BEGIN_S:.0f} s; on {where}: {START}")  # fmt: skip
+        why = last_words.read(own.runtime_dir, DISPATCHER) if own.name in names else ""
+        complain("lbctl", f"the queue is to be on {', '.join(names)}, but {no_leader(names, why)}")
     return 0 if found else 1
+
+
+def no_leader(names: Sequence[str], why: str) -> str:
+    """`why`: what the dispatcher of this host said as it ended, if it is one of those."""
+    if why and len(names) == 1:
+        return f"its dispatcher cannot begin: {why}"
+    where = names[0] if len(names) == 1 else "one of them"
+    here = f"; the dispatcher here cannot begin: {why}" if why else ""
+    return f"no dispatcher has answered within {BEGIN_S:.0f} s; on {where}: {START}{here}"
 
 
 START = "is `lbd up` or lbd-dispatcher.path running? The dispatcher's log says more"
 
 
-def until(daemons: Daemons, condition: Callable[[Json], bool]) -> Json:
-    """What the dispatcher says once that is so; nothing if that takes too long."""
+def until(
+    daemons: Daemons, condition: Callable[[Json], bool], trouble: Callable[[], str] = lambda: ""
+) -> Json:
+    """What the dispatcher says once that is so; nothing if that takes too long, or as soon as there
+    is trouble that keeps it from that."""
     give_up_s = time.monotonic() + BEGIN_S
     while time.monotonic() < give_up_s:
         try:
             if condition(found := status(daemons)):
                 return found
         except LbdError:
-            pass
+            if trouble():
+                return {}
         time.sleep(POLL_S)
     return {}
 

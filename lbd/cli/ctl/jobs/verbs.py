@@ -220,8 +220,14 @@ def report(done: list[Json], options: argparse.Namespace, did: str) -> int:
     errors = [text(one, "error") for one in done if not one.get("ok")]
     if options.json:
         print_json(done)
-    elif acted := [text(one, "id") for one in done if one.get("ok")]:
-        put(f"{did} {in_ranges(acted)}")
+    else:
+        acted: dict[str, list[str]] = {}
+        for one in done:
+            if one.get("ok"):
+                acted.setdefault(text(one, "still_open"), []).append(text(one, "id"))
+        for later, ids in sorted(acted.items()):
+            names = in_ranges(ids)
+            put(f"not ended yet: {names}; {later}" if later else f"{did} {names}")
     for error in errors:
         complain("lbctl", error)
     return EXIT_FAILED if errors else 0

@@ -1,12 +1,15 @@
 """lbctl eligible, and what explain says of it, against canned answers."""
 
 import json
+import os
 import time
 
 import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl.eligible import age
+from lbd.client.help import explain
+from lbd.client.options import Options
 
 KNOWN = {
     "key": "gcc -c", "eligible": True, "reason": "long", "why": "worth it", "list": None,
@@ -81,6 +84,18 @@ def test_explain_mentions_it(daemon, capsys):
     daemon("lbm", eligible=NEW)
     assert lbctl.main(["explain", "fit"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("Under lbsh it would stay here: new")
+
+
+def test_lbrun_explain_mentions_it_to_scripts_alone(daemon, capsys):
+    daemon("lim", place={"verdict": "here", "host": "h1", "reason": "no-peer", "algorithm": "NOLB"})
+    daemon("lbm", eligible=NEW)
+    options = Options()
+    options.command, options.values = ["fit"], {"config": os.environ["LBD_CONFIG"]}
+    assert explain(options) == 0
+    assert "lbsh" not in capsys.readouterr().out
+    options.plain = {"json"}
+    assert explain(options) == 0
+    assert json.loads(capsys.readouterr().out)["eligibility"] == NEW
 
 
 @pytest.mark.parametrize(

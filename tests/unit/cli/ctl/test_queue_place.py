@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 
 import pytest
@@ -10,6 +11,7 @@ from lbd.cli.ctl.cluster import queue_place
 from lbd.cli.lbctl import main
 from lbd.console.daemons import Daemons
 from lbd.errors import Unavailable
+from lbd.process import last_words
 
 TAKEN = {"ok": True, "hosts": 2, "changed": 2, "missing": []}
 HERE = {"dispatch.host": '"h1"', "dispatch.standby": "[]"}
@@ -44,6 +46,27 @@ def shared(lim):
 
 def placed(host):
     return {"dispatch.host": host, "dispatch.standby": [], "dispatch.closed": False}
+
+
+def test_why_the_dispatcher_here_cannot_begin_is_said_at_once(
+    cluster, capsys, tmp_path, monkeypatch
+):
+    """It said so in the journal alone, and the command waited for half a minute."""
+    monkeypatch.setattr(queue_place, "BEGIN_S", 100.0)
+    lim = cluster({})
+    last_words.leave(str(tmp_path), "dispatcher", "of another time")
+    os.utime(tmp_path / "dispatcher.ended", (1.0, 1.0))
+    why = "dispatch.store db/lbd does not answer: certificate verify failed"
+
+    def starts_it(request):
+        if request["values"]:
+            last_words.leave(str(tmp_path), "dispatcher", why)
+        return TAKEN
+
+    lim.answers["share"] = starts_it
+    assert main(["queue", "enable", "h1"]) == 1
+    said = capsys.readouterr().err
+    assert said == f"lbctl: the queue is to be on h1, but its dispatcher cannot begin: {why}\n"
 
 
 def test_where_it_is(cluster, capsys):

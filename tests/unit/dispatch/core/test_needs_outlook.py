@@ -3,9 +3,8 @@
 import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.forecast import HELD_UP, OTHERS_HAVE_IT
 from lbd.dispatch.core.malleable.prospects import answer
-from lbd.dispatch.core.needs_outlook import KINDS_MAX
+from lbd.dispatch.core.needs_outlook import KINDS_MAX, OTHERS_HAVE_IT, too_few
 from lbd.model import NO_NEEDS, Facts, JobId, Needs
 from lbd.theory.calibration import Correction
 from tests.unit.dispatch.core.test_forecast import known, predicted
@@ -15,12 +14,20 @@ from tests.unit.dispatch.core.test_queues import Table
 GIB = 1 << 30
 BIG = Needs(features=("big",))
 SCRATCH = Needs((("scratch", 60 * GIB),))
+NEXT_WAITS = "; the next job waits for that"
+TENS = (10.0,) * 20
+
+
+def had(table, needs, lives_s=TENS):
+    for life_s in lives_s:
+        table.queues.resource_times.ended(needs, life_s)
 
 
 def two_gpus_in_use(slots=8, **more):
     """Each for 10 s: the first since 4 s, the second since now; other slots are free."""
     table = Table(**more)
-    forecast = known(table, (10.0,) * 20)
+    forecast = known(table, TENS)
+    had(table, GPU)
     table.host("h1", slots, facts=facts())
     table.arrive("a", needs=GPU)
     table.now_s = 4.0
@@ -36,7 +43,10 @@ def test_it_waits_for_the_resource_although_slots_are_free():
     table, forecast = two_gpus_in_use()
     found = forecast.of_another(1, 4.0, GPU)
     assert found.wait_s == about(6.0)
-    assert found.how.endswith("0 ahead of it on 8 slots; it waits for what it needs")
+    assert found.how == (
+        "from 20 ended jobs that had gpu, 10 s each on average; 0 ahead of it on 8 slots; "
+        "it waits for what it needs"
+    )
     assert forecast.of_another(1, 4.0) == (0.0, "slots are free")
     assert forecast.of_arrival(1, 4.0, GPU)[0] == about(6.0)
     table.arrive("c", needs=GPU)
@@ -76,8 +86,34 @@ def test_what_others_have_comes_back_nobody_knows_when():
     table.arrive("plain")
     forecast.forget()
     assert predicted(table, forecast, "c") == (None, OTHERS_HAVE_IT)
-    assert predicted(table, forecast, "plain") == (None, HELD_UP)
+    assert predicted(table, forecast, "plain") == (None, OTHERS_HAVE_IT + NEXT_WAITS)
     assert forecast.of_arrival(1, 0.0) is None
+
+
+def test_how_long_a_resource_is_held_is_known_of_the_jobs_that_had_it():
+    """Of a thousand short ones that had none it does not follow."""
+    table = Table()
+    forecast = known(table, (0.1,) * 200)
+    table.host("h1", 8, facts=facts(gpus=1))
+    for name in "ab":
+        table.arrive(name, needs=GPU)
+    table.now_s = 3.0
+    table.arrive("plain")
+    forecast.forget()
+    assert predicted(table, forecast, "b") == (None, too_few("gpu"))
+    assert predicted(table, forecast, "plain") == (None, too_few("gpu") + NEXT_WAITS)
+    assert forecast.of_arrival(1, 3.0, GPU) is None
+    now, how = forecast.situation(QueuedJob(JobId(""), 1, needs=GPU), Correction(), 3.0)
+    assert answer(now, 1, 1, None).prospects[0].begins_in_s is None
+    assert how == too_few("gpu")
+    had(table, GPU, TENS[:5])
+    forecast.forget()
+    assert predicted(table, forecast, "b").wait_s == about(7.0)
+    assert forecast.ahead_of(table.queues.registry[JobId("b")], 3.0) is None  # 5 give no interval
+    had(table, GPU)
+    assert forecast.ahead_of(table.queues.registry[JobId("b")], 3.0) is not None
+    table.ended("a")
+    assert table.queues.resource_times.count("gpu") == 26
 
 
 def test_only_hosts_that_have_the_feature_count():
@@ -103,6 +139,7 @@ def test_only_hosts_that_have_the_feature_count():
 def test_memory_and_sizes_come_back_like_slots(needs, there):
     table = Table()
     forecast = known(table)
+    had(table, needs)
     table.host("h1", 4, facts=there)
     table.arrive("a", needs=needs)
     table.now_s = 4.0

@@ -7,7 +7,12 @@ from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
-from lbd.dispatch.core.why_waiting import silent_arrays, stuck_reason, waiting_reason
+from lbd.dispatch.core.why_waiting import (
+    out_of_contact,
+    silent_arrays,
+    stuck_reason,
+    waiting_reason,
+)
 from lbd.model import Closed, Facts, HostId, JobId, Needs
 
 DICE = Random(1)
@@ -94,6 +99,20 @@ def test_who_runs_on_a_host_that_is_not_heard_of_says_until_when_that_may_last()
     assert at("1", 22.0) == ""
 
 
+def test_who_is_ended_on_a_host_that_is_not_heard_of_is_not_said_to_have_ended():
+    life = table("h1")
+    submit(life, "1")
+    life.begun(HostId("h1"), JobId("1"), 1)
+    life.sending(JobId("1"), 1, 0.0)
+    life.kill(JobId("1"), 0, 3.0, DICE)
+    assert out_of_contact(life, JobId("1"), 3.0, has_line=True) == ""
+    said = "h1 not heard of for 3s; counts as ended in 30s if that lasts"
+    assert out_of_contact(life, JobId("1"), 3.0, has_line=False) == said
+    said = "h1 not heard of for 20s; counts as ended in 12s if that lasts"
+    assert out_of_contact(life, JobId("1"), 20.0, has_line=True) == said
+    assert out_of_contact(life, JobId("2"), 20.0, has_line=True) == ""  # pending, so it has ended
+
+
 def test_an_array_says_which_of_its_hosts_is_not_heard_of():
     life = table("h1", "h2")
     submit(life, "1", array=1, only=HostId("h1"))
@@ -137,9 +156,15 @@ def test_a_job_is_stuck_until_there_is_a_host_for_it():
     life = table("h1", "h2")
     life.host_gone(HostId("h2"), 0.0, DICE)
     submit(life, "1", only=HostId("h2"))
-    assert stuck_reason(life, JobId("1")) == "h2 takes no jobs now: out of contact"
+    assert (
+        stuck_reason(life, JobId("1"))
+        == "it may run on h2 alone (-H), which takes no jobs now: out of contact"
+    )
     life.host_gone(HostId("h2"), 0.0, DICE, Closed.OWNER)
-    assert stuck_reason(life, JobId("1")) == "h2 takes no jobs now: its owner is back"
+    assert (
+        stuck_reason(life, JobId("1"))
+        == "it may run on h2 alone (-H), which takes no jobs now: its owner is back"
+    )
     life.host_is(HostSlots(HostId("h2"), 1), 0.0, DICE)
     assert stuck_reason(life, JobId("1")) == ""
 

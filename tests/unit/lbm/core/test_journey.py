@@ -48,8 +48,8 @@ def failed(reason, cause="failed", status=125, host="", state=JobState.FAILED):
     return e.Finish(end), e.RecordEnd(state, status, reason=reason)
 
 
-def warned(why):
-    return e.Warn(f"{why}; running here")
+def warned(why, once=False):
+    return e.Warn(f"{why}; running here", once)
 
 
 ASK = ask()
@@ -80,7 +80,7 @@ class Life:
 
 FAILED_ONCE = (*ASKED, (TO_H2, START_2), (BROKEN, *LEFT, e.Trouble(H2, BROKEN.reason), LOOK))
 NO_LIM = (*ASKED, (SILENT, e.TakeTurn()))
-TURN = (e.TurnTaken(granted=True), warned(SILENT.reason), e.RunHere("no-lim"))
+TURN = (e.TurnTaken(granted=True), warned(SILENT.reason, once=True), e.RunHere("no-lim"))
 NONE_LEFT = e.LimRefused("no-willing-host")
 EXCLUDED_HERE = ((LOOKED, ask(H1, H2)), (STAY,))
 

@@ -10,8 +10,9 @@ import pytest
 
 from lbd.errors import Unavailable
 from lbd.lbm.core import journey_events as e
-from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.outbound.context import SAID_AGAIN_S, OutboundContext
 from lbd.lbm.outbound.lim_questions import lim_said, slots_of
+from lbd.local.rate_limit import Rates
 from lbd.local.starting import returning_mark
 from lbd.model import HostId, Verdict
 
@@ -112,3 +113,17 @@ async def test_one_that_has_died_is_not(tmp_path):
     os.utime(mark, (1.0, 1.0))  # or nobody came
     with pytest.raises(Unavailable, match="not running"):
         await ask_lim(home_of(lim), must=True)
+
+
+def test_a_build_is_told_once_a_minute_that_the_lim_is_silent():
+    home = SimpleNamespace(told=Rates(1 / SAID_AGAIN_S, 1))
+
+    def said(*key, at_s=0.0):
+        return OutboundContext.is_news(home, *key, "lim is silent", 1000.0 + at_s)
+
+    assert said(7, 100)
+    assert not any(said(7, 100, at_s=at_s) for at_s in (0.0, 1.0, 59.0))
+    assert said(7, 101)  # what is typed next
+    assert said(8, 100)
+    assert said(7, 100, at_s=60.0)
+    assert OutboundContext.is_news(home, 7, 100, "lim is not running", 1001.0)

@@ -9,13 +9,14 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from lbd.lbm.owner.signs import Signs
+from lbd.lbm.owner.signs import Signs, last_used
 from lbd.load import procfs
 from lbd.model import JobId
 
 TIOCGPTN = 0x80045430
 # A keeper in small: its child is a foreign command, which makes itself a terminal. That was used
-# long from now, later than any other of this machine.
+# long from now, later than any other of this machine, and the look is taken even later.
+LATER_S = 5e9
 KEEPER = """
 import os, subprocess, sys
 command = [sys.executable, "-c", sys.argv[1]]
@@ -48,7 +49,7 @@ def terminal_seen(pid):
     if pid:
         signs.job_began(JobId("h2-1"), pid, "")
     try:
-        return signs.see((), input_too=False).terminal
+        return last_used(None, signs._foreign(), LATER_S)[0]
     finally:
         signs.close()
 
@@ -75,6 +76,16 @@ def test_one_of_the_same_user_in_which_somebody_is_at_work_is():
             os.kill(shell, signal.SIGKILL)
             os.waitpid(shell, 0)
             os.close(master)
+
+
+def test_a_date_in_the_future_is_no_sign():
+    """Whose the terminal is can set it, and would keep others' jobs away for ever."""
+    with command_that(COMMAND) as (_, terminal):
+        signs = Signs()
+        seen = signs.see((), input_too=False)
+        signs.close()
+        assert seen.terminal != terminal
+        assert last_used(None, lambda _: False, LATER_S)[0] == terminal
 
 
 def test_what_the_start_of_the_daemons_took_is_not_the_owners(monkeypatch):

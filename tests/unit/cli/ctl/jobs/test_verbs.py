@@ -216,3 +216,14 @@ def test_of_a_plain_command_its_own_host_is_asked(daemon, capsys):
 def test_what_daemons_said_is_not_followed(capsys, more):
     assert lbctl.main(["logs", "--daemons", *more, "12"]) == 2
     assert "no -f, no --attempt" in capsys.readouterr().err
+
+
+def test_what_is_not_ended_yet_is_not_said_to_be_killed(daemon, capsys):
+    later = "h4 not heard of for 17s; counts as ended in 15s if that lasts"
+    answer = {"done": [3, 4, 5], "errors": [], "still_open": {"4": later, "5": later}}
+    daemon("lbm", **{"queue.act": answer})
+    assert lbctl.main(["kill", "3-5"]) == 0
+    assert capsys.readouterr().out == f"killed 3\nnot ended yet: 4-5; {later}\n"
+    assert lbctl.main(["kill", "3-5", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row.get("still_open") for row in rows] == [None, later, later]

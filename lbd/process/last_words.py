@@ -1,0 +1,39 @@
+"""Why a daemon of this host could not go on: a line in its runtime directory until it is ready
+again, for programs that would else know only that it does not answer."""
+
+import contextlib
+import os
+from pathlib import Path
+
+from lbd.process.whole_file import write_whole
+from lbd.text.one_line import one_line
+
+ENDING = ".ended"
+BYTES_MAX = 4096
+MODE = 0o600
+
+
+def leave(runtime_dir: str, daemon: str, why: str) -> None:
+    with contextlib.suppress(OSError):
+        write_whole(path_of(runtime_dir, daemon), why.encode()[:BYTES_MAX], MODE)
+
+
+def forget(runtime_dir: str, daemon: str) -> None:
+    with contextlib.suppress(OSError):
+        path_of(runtime_dir, daemon).unlink()
+
+
+def read(runtime_dir: str, daemon: str, since_s: float = 0.0) -> str:
+    """Of a daemon that has ended since then (UNIX time); "" without one, or where we may not see
+    it."""
+    try:
+        with path_of(runtime_dir, daemon).open("rb") as file:
+            if os.fstat(file.fileno()).st_mtime < since_s:
+                return ""
+            return one_line(file.read(BYTES_MAX).decode(errors="replace"))
+    except OSError:
+        return ""
+
+
+def path_of(runtime_dir: str, daemon: str) -> Path:
+    return Path(runtime_dir, f"{daemon}{ENDING}")

@@ -1,0 +1,39 @@
+"""The steps that bring files there and back: commands of ours, beside the user's."""
+
+import pytest
+
+from lbd.config.schema import StageConfig
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.core.journey_events import Refused
+from lbd.lbm.session.peer_process import Traits
+from lbd.lbm.session.request import ClientRequest
+from lbd.lbm.staging.attached_files import Staging
+from lbd.local import client_tags as tags
+from lbd.model import HostId, JobId
+
+
+class Peer:
+    def traits(self):
+        return Traits()
+
+
+class Run:
+    """Refuses, once it has seen what is asked."""
+
+    asked: list
+
+    async def start(self, request):
+        self.asked.append(request)
+        return Refused("seen")
+
+
+@pytest.mark.parametrize(("step", "suffix"), [("unpack", "in"), ("pack", "out")])
+async def test_what_a_step_complains_of_is_not_in_what_it_packs(step, suffix):
+    """Of a user whose output and errors are one terminal, both of the command's go one way."""
+    Run.asked = []
+    request = ClientRequest([b"true"], fetch=[b"out"], flags=tags.FLAG_JOINED, closed_fds=4)
+    job = Job(JobId("h1-1"), (b"true",), "ann", HostId("h1"), HostId("h2"), 1.0)
+    staging = Staging(StageConfig(), "h2", Run, None, job, request, (1000, Peer()))
+    assert await staging._start(step, suffix) == Refused("seen")
+    (asked,) = Run.asked
+    assert (asked.joined_outputs, asked.closed_fds, asked.job_id) == (False, 0, f"h1-1.{suffix}")
