@@ -122,6 +122,7 @@ class Field:
     label: str
     value: str = ""
     choices: Sequence[str] = ()
+    without: str = "any"  # what the choice of nothing is called
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def filter_form(asked: Asked, action: str) -> Form:
         Field("state", "State", asked.word("state"), ("", *states)),
     ]
     if action == "/jobs":
-        fields.append(Field("ended", "Ended ones too", asked.word("ended"), ("", "yes")))
+        fields.append(Field("ended", "Ended ones too", asked.word("ended"), ("", "yes"), "no"))
     return Form("filters", "Which", action, fields, "Show")
 
 

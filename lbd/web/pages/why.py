@@ -17,7 +17,7 @@ def make_why(asked: Asked) -> Page:
     reply = asked.daemons.lim(request)
     form = Form("ask", "Of which command", "/why", [
         Field("host", "Wanted host (-H)", host),
-        Field("leave", "Must leave this host", asked.word("leave"), ("", "yes")),
+        Field("leave", "Must leave this host", asked.word("leave"), ("", "yes"), "no"),
     ], "Ask")  # fmt: skip
     return Page("Why there", [form, *why_parts(reply)], reply, "/why")
 
