@@ -4,6 +4,7 @@ import contextlib
 import os
 import shlex
 import socket
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,10 +29,13 @@ EXPLAIN_TIMEOUT_S = 8.0
 
 def algorithms(own: str, peers: Sequence[Json]) -> Iterator[Check]:
     """Hosts that exchange load in different ways hear each other by halves."""
+    used = Counter((own, *(text(item, "algorithm") for item in peers if text(item, "algorithm"))))
+    fix = (
+        f"lbctl algorithm {used.most_common(1)[0][0]}, and the same lim.algorithm in every lbd.toml"
+    )
     for item in peers:
         theirs = text(item, "algorithm")
         if own and theirs and theirs != own:
-            fix = f"lbctl algorithm {own}, and the same lim.algorithm in every lbd.toml"
             says = f"uses {theirs}, this host {own}"
             yield Check(f"peer {text(item, 'name')} algorithm", FAULT, says, fix)
 

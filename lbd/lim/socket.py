@@ -265,8 +265,12 @@ class Operations:
             found["as_set"] = settings.value_of(as_set, name)
         return found
 
-    async def _settings(self, _request: Json, _caller: Caller) -> Json:
-        """What is saved for all hosts, and which hosts run the dispatcher if that says so."""
+    async def _settings(self, request: Json, caller: Caller) -> Json:
+        """What is saved for all hosts, and which hosts run the dispatcher if that says so. `sign`:
+        by this host from now on, as they are."""
+        if r.flag(request, "sign", default=False):
+            self._admins.check(caller)
+            return await self._change(e.ChangeSettings(None, {}, save=True))
         now = self._state.settings
         return {"counter": now.counter, "author": now.author, "saved": dict(now.saved),
                 "signs": self.sign is not None, "signed_by": now.seal.author,

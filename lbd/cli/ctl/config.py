@@ -3,7 +3,7 @@
 import argparse
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
@@ -329,6 +329,21 @@ def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
     say(f"{what}: on {changed} of {hosts} host{'s' * (hosts != 1)}; {says}")
     say_missing(reply)
     return 0
+
+
+def sign_again(daemons: Daemons, replaced: str, revoked: Collection[str]) -> None:
+    """No host that joins takes the settings for all that a revoked host, or the one that it
+    replaces, has signed. So this one signs them, as they are."""
+    signer = daemons.settings_signer()
+    if not signer or (signer != replaced and signer not in revoked):
+        return
+    why = "is revoked" if signer in revoked else "is to be replaced"
+    try:
+        daemons.lim({"op": "settings", "sign": True}, FORWARD_TIMEOUT_S)
+        done = f"{daemons.config.host.name} has signed them; lbctl config show --changed has them"
+    except LbdError as problem:
+        done = f"hosts that join will not take them: {problem}"
+    complain("lbctl", f"the settings for all hosts were signed by {signer}, which {why}: {done}")
 
 
 VERBS = {

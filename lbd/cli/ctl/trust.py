@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from lbd.cli.ctl.cluster.queue_place import place_on_first_host
+from lbd.cli.ctl.config import sign_again
 from lbd.cli.ctl.own_address import check_address, joined_already, remarks, say_if_unheard
 from lbd.cli.ctl.own_config import Keys, OwnConfig, complete, need_writable, own_config, set_in
 from lbd.cli.ctl.verb import Run, Verb
@@ -17,6 +18,7 @@ from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration
 from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
 from lbd.config.schema import Config
+from lbd.console.daemons import Daemons
 from lbd.console.output import print_json, print_table
 from lbd.errors import ConfigError, LbdError
 from lbd.keeper.gate import find_account
@@ -302,6 +304,8 @@ def create(options: argparse.Namespace, path: str | None) -> int:
         raise ConfigError(f"for {options.host} alone, or --any? give one of the two")
     now_s = time.time()
     token = authority.new_token(options.host or "", options.expires, now_s)
+    revoked = {name for name, known in authority.ledger().hosts.items() if known.revoked}
+    sign_again(Daemons(config), options.host or "", revoked)
     if options.json:
         until = {"id": token.id, "until": now_s + options.expires, "host": options.host or None}
         print_json({"token": token.text(), **until})
