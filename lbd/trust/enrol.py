@@ -31,3 +31,12 @@ def install(
     if revocations:
         write_private(files.revoked, revocations)
     files.write_credentials(credentials)
+
+
+def follow_address(authority: Authority, files: HostFiles, home: str, target: str) -> None:
+    """The host with the authority may have another address than before: then the others are to
+    renew their certificates there. Its LIM tells them of what is written here."""
+    known_home, known = files.read_home()
+    if known_home == home and known != target and authority.has_moved(target):
+        write_private(files.home, f"{home} {target}\n".encode())
+        write_private(files.revoked, authority.signed_list())

@@ -31,6 +31,7 @@ from lbd.dispatch.ledger.database_url import store_url
 from lbd.dispatch.ledger.snapshot import Restored, begin_again, copy_ledger
 from lbd.errors import ConfigError, LbdError
 from lbd.model import target_of
+from lbd.process.own_addresses import is_elsewhere
 from lbd.process.own_directory import fault_of
 from lbd.process.pid_lock import pid_of_holder
 from lbd.process.whole_file import write_whole
@@ -51,7 +52,8 @@ from lbd.trust.ledger import Ledger
 
 MANIFEST = "manifest.json"
 AUTHORITY = ("authority/ledger.json", "authority/authority.pem")  # the key last: then it is there
-SETTINGS, CONFIG, LEDGER = "settings.json", "lbd.toml", "ledger.sqlite"
+SETTINGS, HOSTS = "settings.json", "hosts.json"
+CONFIG, LEDGER = "lbd.toml", "ledger.sqlite"
 SMALL_BYTES_MAX = 64 << 20  # of every part but the ledger
 UNIX_S_MAX = 1e11
 DAEMONS = ("up", "lim", "lbm", "dispatcher")
@@ -60,6 +62,7 @@ PARTS = {
     AUTHORITY[1]: "the authority",
     LEDGER: "the ledger of the queue",
     SETTINGS: "the cluster's settings",
+    HOSTS: "the hosts it has met",
     CONFIG: "lbd.toml",
 }
 BACKUP_EXAMPLES = ("lbctl backup /root/lbd-$(date +%F).tar        on a running host",)
@@ -91,7 +94,7 @@ def backup(options: argparse.Namespace, path: str | None) -> int:
     file = Path(options.file)
     with scratch(file.parent) as directory:
         parts = gathered(config, directory)
-        if not set(parts) - {CONFIG}:
+        if not set(parts) - {CONFIG, HOSTS}:
             raise LbdError(f"nothing to keep on {config.host.name}: no authority, ledger, settings")
         known = authority_known_here(config)
         manifest = Manifest(
@@ -124,10 +127,9 @@ def gathered(config: Config, directory: Path) -> list[str]:
     sources: dict[str, Path] = {}
     if authority.exists():
         sources |= {AUTHORITY[0]: authority.ledger_file, AUTHORITY[1]: authority.key_file}
-    sources |= {
-        SETTINGS: Path(config.host.state_dir, "settings.json"),
-        CONFIG: Path(config.path or "/nonexistent"),
-    }
+    state_dir = Path(config.host.state_dir)
+    sources |= {name: state_dir / name for name in (SETTINGS, HOSTS)}
+    sources[CONFIG] = Path(config.path or "/nonexistent")
     found = {name: source for name, source in sources.items() if source.is_file()}
     for name, source in found.items():
         (directory / name).write_bytes(read(source))
@@ -180,7 +182,7 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         kept = ""
         if AUTHORITY[1] in parts:
             kept = why_kept(checked_authority(directory / "authority", config), config)
-        left_out = (*(AUTHORITY if kept else ()), *(() if config_file else (CONFIG,)))
+        left_out = (*(AUTHORITY if kept else ()), *(() if config_file else (CONFIG, HOSTS)))
         parts = [name for name in parts if name not in left_out]
         put_in_place(directory, parts, config, config_file)
     made = make_account(config) if (config_file or Path(config.path)) == SYSTEM_FILE else ""
@@ -193,6 +195,10 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
     if made:
         say(made)
     say_what_is_next(restored, parts, manifest)
+    if is_elsewhere(config.host.address):
+        say(f"{config.host.address} is no address of this machine; first of all: "
+            "`lbctl config set host.address ADDRESS`")  # fmt: skip
+    put("start the daemons: `lbd up`, or systemctl start lbd.target")
     return 0
 
 
@@ -204,7 +210,6 @@ def say_what_is_next(restored: Restored, parts: list[str], manifest: Manifest) -
     if restored.held or restored.lost:
         say(f"{restored.held} jobs are held, {restored.lost} are lost; when the dispatcher runs: "
             "`lbctl jobs`, then `lbctl release ID` or `lbctl kill ID`")  # fmt: skip
-    put("start the daemons: `lbd up`, or systemctl start lbd.target")
 
 
 def need_stopped(config: Config, patience_s: float = 0.0) -> None:
@@ -328,8 +333,8 @@ def put_in_place(
         state_dir.chmod(0o755)
     if CONFIG in parts and config_file is not None:
         put_config(config_file, (directory / CONFIG).read_text(encoding="utf-8"))
-    if SETTINGS in parts:
-        write_private(state_dir / SETTINGS, read(directory / SETTINGS))
+    for name in {SETTINGS, HOSTS} & set(parts):
+        write_private(state_dir / name, read(directory / name))
     ledger = ledger_path(config)
     if LEDGER in parts and ledger is not None:
         for beside in ("-wal", "-shm"):  # of the one before

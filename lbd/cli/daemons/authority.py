@@ -13,10 +13,12 @@ from lbd.config.schema import Config
 from lbd.errors import ConfigError
 from lbd.local import json_socket as local
 from lbd.local.caller import Caller
+from lbd.model import target_of
 from lbd.net.signer import SOCKET, Signer
 from lbd.process.stop import Stop
 from lbd.trust.authority import Authority
-from lbd.trust.files import authority_dir
+from lbd.trust.enrol import follow_address
+from lbd.trust.files import authority_dir, host_files
 from lbd.trust.names import said_of
 from lbd.trust.root_directory import check_root_directory, move_authority
 
@@ -46,6 +48,12 @@ async def serve(config: Config, account: "LocalUser", stop: Stop, ready: Ready) 
     authority.keep_from(account.gid)
     if revoked := authority.revoke_named_badly():
         log.warning("%s", said_of(revoked))
+    follow_address(
+        authority,
+        host_files(config),
+        config.host.name,
+        target_of(config.host.address, config.lim.port),
+    )
     signer = Signer(authority, account.uid)
 
     async def answer(asked: local.Json, caller: Caller) -> local.Json:

@@ -18,6 +18,7 @@ from lbd.lim.remembering import Remembering
 from lbd.lim.socket import Operations
 from lbd.local import json_socket as local
 from lbd.local.starting import returning_mark
+from lbd.model import target_of
 from lbd.net.lim_network import LimNetwork, Traffic
 from lbd.net.tls import Tls, has_new_certificate
 from lbd.net.transport import Plain
@@ -127,6 +128,10 @@ async def open_port(
     if authority is not None and (revoked := authority.revoke_named_badly()):
         trust.learn(authority.signed_list())
         log.warning("%s", said_of(revoked))
+    if authority is not None:
+        from lbd.trust.enrol import follow_address  # of no use to the LIMs of other hosts
+
+        follow_address(authority, trust.files, config.host.name, target_of(*address))
     service = TrustService(trust).handler()
     await network.serve(*address, lim.answer, service, skewed=lim.skewed)
     check_s = config.tls.revocation_check_s

@@ -10,7 +10,7 @@ from lbd.doctor.checks import names_given
 from lbd.errors import PeerError
 from lbd.net.tls import Tls
 from lbd.trust.authority import Authority, sign, verified
-from lbd.trust.enrol import enrol
+from lbd.trust.enrol import enrol, follow_address
 from lbd.trust.files import HostFiles
 from lbd.trust.revocations import Revocations, parse
 
@@ -96,6 +96,23 @@ def test_it_is_given_and_taken_and_all_hear_of_it(hosts, lbctl, tmp_path):
     old.learn(second.files.read_signed())
     assert old.is_revoked(old.identity), "it is a host like others now"
     assert "is on h2 already" in refused(lbctl(second, "authority", "take", file, status=1))
+
+
+def test_where_its_host_has_another_address_all_hear_of_it(hosts):
+    first, second = hosts
+    follow_address(first.authority, first.files, "h1", "10.0.0.1:7901")
+    assert not first.files.revoked.exists(), "it is where it was"
+    follow_address(first.authority, first.files, "h1", "10.0.0.7:7901")
+    assert first.files.read_home() == ("h1", "10.0.0.7:7901")
+    second.tls().learn(first.files.read_signed())
+    assert second.files.read_home() == ("h1", "10.0.0.7:7901")
+    number = first.authority.ledger().number
+    for address in ("10.0.0.7:7901", "10.0.0.1:7901", "10.0.0.1:7901"):  # and back
+        follow_address(first.authority, first.files, "h1", address)
+    assert first.authority.ledger().number == number + 1
+    stale = second.files.read_home()
+    follow_address(first.authority, second.files, "h2", "10.0.0.2:7901")
+    assert second.files.read_home() == stale, "a copy that was left there says nothing"
 
 
 def test_where_its_host_is_lost_a_backup_will_do_and_what_was_revoked_stays_so(

@@ -106,6 +106,27 @@ def test_roots_backup_in_a_users_directory_is_not_the_users(lbctl, host, tmp_pat
     assert made == [None]  # nor are the parts ever where the user could exchange them
 
 
+def test_a_machine_with_another_address_finds_the_others_and_is_said_to_need_its_own(
+    lbctl, host, tmp_path
+):
+    (host.state / "hosts.json").write_text("{}")
+    host.config.write_text(
+        host.config.read_text().replace("[host]", '[host]\naddress = "192.0.2.9"')
+    )
+    monkeypatch = host.monkeypatch
+    lbctl("backup", tmp_path / "b.tar")
+    (host.state / "hosts.json").write_text("of this host")
+    said = lbctl("restore", tmp_path / "b.tar").err
+    assert "192.0.2.9 is no address of this machine; first of all: `lbctl config set" in said
+    assert (host.state / "hosts.json").read_text() == "of this host", "it knows better"
+    host.lose()
+    monkeypatch.delenv("LBD_CONFIG")
+    monkeypatch.setattr(backup, "absent_file", lambda _: host.config)
+    host.config.unlink()
+    assert "the hosts it has met" in lbctl("restore", tmp_path / "b.tar").out
+    assert (host.state / "hosts.json").read_text() == "{}"
+
+
 def test_a_host_that_was_lost_is_the_authoritys_again(lbctl, host, file):
     certificate = host.authority.certificate
     number = host.authority.ledger().number
