@@ -4,6 +4,7 @@ Each is a child of the keeper that becomes the user, does it and ends, without a
 """
 
 import asyncio
+import errno
 import itertools
 import os
 import weakref
@@ -11,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable
 
 from lbd.errors import LbdError, Unavailable
 from lbd.keeper.limits.time_limits import limit_frame
-from lbd.keeper.run_as import LocalUser
+from lbd.keeper.run_as import ROOT_REFUSED, ROOT_UID, LocalUser
 from lbd.keeper.spawn_order import Order
 from lbd.launch.directory_stamp import Stamp, read_stamp
 from lbd.lbm.keeper_link import KeeperLink, Spawned, SpawnFailed
@@ -43,7 +44,9 @@ class AsUser:
         try:
             return read_stamp((await self._link.ask(order, ANSWER_S)).encode())
         except SpawnFailed as answer:
-            raise Unavailable(os.strerror(answer.number)) from None
+            is_root_refused = uid == ROOT_UID and answer.number == errno.EPERM
+            why = ROOT_REFUSED if is_root_refused else os.strerror(answer.number)
+            raise Unavailable(why) from None
         except (TimeoutError, ValueError, LbdError) as problem:
             raise Unavailable(str(problem) or "its file server does not answer") from None
 

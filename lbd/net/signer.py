@@ -48,10 +48,6 @@ class AskedAuthority(Authority):
         """Revokes them if this process has the key; else the other one does at its start."""
         return super().revoke_named_badly() if self.has_key else []
 
-    def has_moved(self, target: str) -> bool:
-        """The same."""
-        return self.has_key and super().has_moved(target)
-
     def _ask(self, op: str, **given: bytes) -> bytes:
         """Raises Unavailable, or Refusal with what the authority says."""
         texts = {key: value.decode("ascii", "replace") for key, value in given.items()}

@@ -57,6 +57,8 @@ SAME_EVERYWHERE = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/
 
 VERSION = re.compile(r"-?[0-9][0-9.]*$")
 OPTION = re.compile(rb"-[A-Za-z]$")
+# Of gcc, clang and rustc: what they make may not run on, or not be for, another host's processor.
+NATIVE = re.compile(rb"(?:-m(?:arch|cpu|tune)|(?:-C)?target-cpu)=native$")
 QUESTIONS = {b"--version", b"--help", b"-V", b"-h", b"-v", b"-vV", b"-version", b"-help"}
 # Parts of the names of what `configure` and cmake compile to try the compiler: not the real work.
 TRIALS = (b"conftest", b"cmTC_", b"CMakeScratch", b"CMakeTmp")
@@ -181,6 +183,8 @@ def why_stays(argv: Sequence[bytes], key: str, directory: bytes) -> str:
     if key == f"{name} {PROMPT}":
         return "it reads its program from standard input, perhaps from a person"
     for word in argv[1:]:
+        if word.endswith(b"=native") and NATIVE.match(word):
+            return f"{word.decode()} means this host's processor"
         if b"/" in word and (place := local_place(word, directory)):
             return f"it names a file below {place.decode()}, which each host has for itself"
     return ""

@@ -214,13 +214,6 @@ class Authority:
                 self._save(replace(ledger, hosts=hosts, number=ledger.number + 1))
         return found
 
-    def has_moved(self, target: str) -> bool:
-        """It is at this address now, and the others are to hear so. False: it was there before."""
-        with self._locked() as ledger:
-            if ledger.target != target:
-                self._save(replace(ledger, target=target, number=ledger.number + 1))
-        return ledger.target != target
-
     def revoke(self, host: str) -> bytes:
         """Revokes a host. Returns the new signed list."""
         with self._locked() as ledger:

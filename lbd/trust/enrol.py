@@ -1,5 +1,7 @@
 """A host's files of trust, put in place: the certificate last, for it says the host has joined."""
 
+from dataclasses import replace
+
 from lbd.trust import certificates
 from lbd.trust.authority import Authority
 from lbd.trust.files import Credentials, HostFiles, make_private_dir, write_private
@@ -37,6 +39,8 @@ def follow_address(authority: Authority, files: HostFiles, home: str, target: st
     """The host with the authority may have another address than before: then the others are to
     renew their certificates there. Its LIM tells them of what is written here."""
     known_home, known = files.read_home()
-    if known_home == home and known != target and authority.has_moved(target):
-        write_private(files.home, f"{home} {target}\n".encode())
-        write_private(files.revoked, authority.signed_list())
+    if known_home != home or known == target or not authority.has_key:
+        return
+    authority.change(lambda ledger: replace(ledger, target=target, number=ledger.number + 1))
+    write_private(files.home, f"{home} {target}\n".encode())
+    write_private(files.revoked, authority.signed_list())

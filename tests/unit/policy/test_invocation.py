@@ -90,6 +90,16 @@ def test_what_may_leave(command):
     assert stays(command, b"/home/ann") == ""
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["gcc -O2 -march=native -c x.c", "clang -mcpu=native x.c", "cc -mtune=native -c x.c",
+     "rustc -Ctarget-cpu=native x.rs", "rustc -C target-cpu=native x.rs"],
+)  # fmt: skip
+def test_what_is_made_for_this_processor_is_made_here(command):
+    assert "means this host's processor" in stays(command, b"/home/ann")
+    assert stays(command.replace("=native", "=x86-64-v3"), b"/home/ann") == ""
+
+
 def test_files_below_a_place_of_this_host_are_named_from_there():
     """That the directory is the same elsewhere is checked, and so much for what lies beside it."""
     assert stays("cc -c /tmp/build/x.c", b"/tmp/build/sub") == ""

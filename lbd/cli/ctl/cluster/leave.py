@@ -123,12 +123,11 @@ def running(config: Config) -> list[str]:
 
 def stop_daemons(config: Config) -> None:
     """Raises Unavailable if they go on."""
-    if Path("/run/systemd/system").is_dir() and config.path == str(SYSTEM_FILE):
-        subprocess.run(("systemctl", "disable", "--now", "lbd.target"), check=False)
-    elif (up := pid_of_holder(file := Path(config.host.runtime_dir, "up.pid"))) and is_whose_file(
-        up, file
-    ):
+    file = Path(config.host.runtime_dir, "up.pid")
+    if (up := pid_of_holder(file)) and is_whose_file(up, file):
         os.kill(up, signal.SIGTERM)
+    elif Path("/run/systemd/system").is_dir() and config.path == str(SYSTEM_FILE):
+        subprocess.run(("systemctl", "disable", "--now", "lbd.target"), check=False)
     else:
         raise Unavailable("this host is drained; stop its daemons, and run `lbctl leave` again")
     give_up_s = time.monotonic() + STOP_S

@@ -3,6 +3,7 @@
 import argparse
 import base64
 import math
+import os
 import sys
 import time
 from functools import partial
@@ -24,6 +25,7 @@ from lbd.console.jobs import ANSWER_S
 from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, tables, text, texts
 from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.lbm.queue.name_patterns import fill_in
 from lbd.local.json_socket import AWAY, Refusal
 from lbd.local.write_all import write_all
 
@@ -174,8 +176,19 @@ def why_nothing(daemons: Daemons, ids: list[str]) -> str:
         reason = text(job, "reason")
         said.append(f"job {name} has not begun" + (f": {reason}" if reason else ""))
     if output := text(job, "output"):
-        said.append(f"the output of job {name} goes to {output}")
+        errors = text(job, "error")
+        beside = f", its errors to {own_file(errors, job)}" if errors else ""
+        said.append(f"the output of job {name} goes to {own_file(output, job)}{beside}")
     return "; ".join(said)
+
+
+def own_file(pattern: str, job: Json) -> str:
+    """The name that a job's own file has; of an array it stays as it was given."""
+    if text(job, "array"):
+        return pattern
+    index, host = job.get("array_index"), text(job, "host") or "%h"
+    own = index if isinstance(index, int) else None
+    return os.fsdecode(fill_in(os.fsencode(pattern), text(job, "id"), own, host))
 
 
 def patiently(

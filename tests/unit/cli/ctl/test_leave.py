@@ -130,3 +130,15 @@ def test_an_lbm_of_an_older_release_does_not_say_what_it_has(daemon, runs, capsy
     daemon("lbm", status={})
     assert main(["leave"]) == 1
     assert "older release: `lbctl restart`" in capsys.readouterr().err
+
+
+def test_daemons_that_lbd_up_has_started_are_stopped_so_also_beside_systemd(member, monkeypatch):
+    """As on a host with systemd whose lbd is pip's: there is no lbd.target."""
+    run, killed = member / "run", []
+    run.mkdir()
+    lock = take_pid_lock(run / "up.pid")
+    monkeypatch.setattr(leave, "SYSTEM_FILE", member / "lbd.toml")
+    monkeypatch.setattr(leave.subprocess, "run", lambda *words, **_: killed.append(words))
+    monkeypatch.setattr(leave.os, "kill", lambda pid, number: (killed.append(pid), os.close(lock)))
+    leave.stop_daemons(load())
+    assert killed == [os.getpid()]

@@ -241,6 +241,11 @@ def test_logs_of_a_job_with_a_file_of_its_own_say_where_that_is(daemon, capsys):
     assert lbctl.main(["logs", "5"]) == 0
     said = "lbctl: the output of job 5 goes to /home/ann/out.5\n"
     assert capsys.readouterr() == ("", said)
+    job |= {"id": "5_7", "array_index": 7, "output": "out.%a", "error": "%h.%A", "host": "h2"}
+    daemon("lbm", **{"queue.logs": {"attempt": 1, "at": [0, 0]}, "queue.jobs": {"jobs": [job]}})
+    assert lbctl.main(["logs", "5_7"]) == 0
+    said = "lbctl: the output of job 5_7 goes to out.7, its errors to h2.5\n"
+    assert capsys.readouterr() == ("", said)
 
 
 def test_of_an_array_the_outputs_of_its_failed_tasks_are_shown(daemon, capfdbinary):
