@@ -1,6 +1,5 @@
 """What `lbctl doctor` looks at of the other hosts, beside whether their LIM answers."""
 
-import contextlib
 import os
 import shlex
 import socket
@@ -15,7 +14,7 @@ from lbd.console.daemons import START, Daemons
 from lbd.console.decision import place_request, question
 from lbd.console.reply import Json, table, tables, text
 from lbd.doctor.checks import FAULT, OK, WARN, Check, counted
-from lbd.errors import LbdError
+from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
 from lbd.model import Closed
 from lbd.process import last_words
@@ -73,8 +72,12 @@ def queue(daemons: Daemons) -> Iterator[Check]:
     except LbdError:
         return
     found = table(cluster, "dispatcher")
-    with contextlib.suppress(LbdError):  # it is asked for once a second only
+    try:  # it is asked for once a second only
         found = found or daemons.lbm({"op": "queue.status"}, CONNECT_TIMEOUT_S)
+    except Unavailable:
+        return  # what is wrong with the LBM, by which the dispatcher is asked, is said elsewhere
+    except LbdError:
+        pass
     if leader := text(found, "leader"):
         yield Check("dispatcher", OK, f"on {leader}, {text(found, 'queued')} queued")
         if daemons.config.host.name in hosts and not answers(daemons.socket("dispatcher")):
@@ -115,6 +118,11 @@ def settings(daemons: Daemons) -> Iterator[Check]:
             yield Check("resources", WARN, fault, fix)
     signer = text(found, "signed_by")
     if not saved or found.get("signs") is not True:
+        return
+    if doubt := text(found, "doubt"):
+        says = f"{counted(len(saved), 'setting')} for all, and hosts that join do not take them"
+        fix = "set one of them again (lbctl config set … --cluster), or make a token: both sign all"
+        yield Check("settings", WARN, f"{says}: {doubt}", fix)
         return
     if signer:
         yield Check("settings", OK, f"{counted(len(saved), 'setting')} for all, signed by {signer}")

@@ -14,9 +14,12 @@ from lbd.lim.core.signed import sealed, signed_text, vetted
 from lbd.lim.core.state import LimState
 from lbd.net.tls import Tls
 from lbd.text.one_line import one_line
+from lbd.trust.der import dns_names
+from lbd.trust.names import identity_of
 
 log = logging.getLogger("lbd.settings")
 
+REVOKED = "{}, which has signed them, is revoked"
 SAID_AGAIN_S = 60.0  # after a complaint of what a host has sent
 SAYERS_MAX = 1024
 FIX = "on a host that may, set one of them again (`lbctl config set … --cluster`): that signs all"
@@ -26,6 +29,7 @@ class PolicyGuard:
     def __init__(self, tls: Tls, admin: AdminConfig, state: LimState) -> None:
         self._tls, self._admin, self._state = tls, admin, state
         self._said_s: dict[str, float] = {}
+        self._refused_author = ""  # a revoked host that has signed a policy
         tls.when_revoked(self._revoked)
         ours = state.settings
         if state.identity.is_strict and ours.saved and not ours.seal.counter:
@@ -58,7 +62,18 @@ class PolicyGuard:
         if signer.host != seal.author:
             raise PeerError(f"{signer.host} has signed them in the name of {seal.author}")
         if self._tls.is_revoked(signer):
-            raise PeerError(f"{seal.author}, which has signed them, is revoked")
+            self._refused_author = seal.author
+            raise PeerError(REVOKED.format(seal.author))
+
+    def doubt(self) -> str:
+        """Why no host that joins takes the settings that hold; "" if those do."""
+        seal = self._state.settings.seal
+        try:
+            signer = identity_of(dns_names(seal.certificate)) if seal.counter else None
+        except ValueError:
+            return ""
+        is_revoked = signer is not None and self._tls.is_revoked(signer)
+        return REVOKED.format(seal.author) if is_revoked else ""
 
     def _say(self, sender: str, why: str) -> None:
         """Now and then: a host may send as much as it likes."""
@@ -85,6 +100,11 @@ class PolicyGuard:
             raise ConfigError(f"{me} may not change settings for all hosts: that is for "
                               f"{', '.join(self._admin.settings_hosts)} "
                               "(admin.settings_hosts)")  # fmt: skip
+        if self._refused_author and not settings.seal.counter:
+            why = REVOKED.format(self._refused_author)
+            raise ConfigError(f"{me} does not take the settings for all hosts, so it may not "
+                              f"change them: {why}; on another host, set one of them again "
+                              "(`lbctl config set … --cluster`): that signs all")  # fmt: skip
         cluster = self._state.identity.cluster
         return sealed(change, settings, me, cluster, time.time(),
                       lambda text: sign(self._tls.credentials, text))  # fmt: skip

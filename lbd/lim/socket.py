@@ -56,6 +56,7 @@ class Operations:
         """`is_out`: is a host revoked that was heard last then?"""
         # None: hosts have no certificates
         self.sign: Callable[[e.ChangeSettings], e.ChangeSettings] | None = None
+        self.doubt: Callable[[], str] = str  # why hosts that join take no settings; "": they do
         self._lim = lim
         self._past_loads = past_loads or PastLoads()
         self._is_out = is_out
@@ -273,7 +274,7 @@ class Operations:
             return await self._change(e.ChangeSettings(None, {}, save=True))
         now = self._state.settings
         return {"counter": now.counter, "author": now.author, "saved": dict(now.saved),
-                "signs": self.sign is not None, "signed_by": now.seal.author,
+                "signs": self.sign is not None, "signed_by": now.seal.author, "doubt": self.doubt(),
                 "queue": queue_hosts(now.saved)}  # fmt: skip
 
     async def _share(self, request: Json, caller: Caller) -> Json:

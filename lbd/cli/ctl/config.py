@@ -3,7 +3,7 @@
 import argparse
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.console.output import DIM, Cell, own_page, print_json
 from lbd.console.output import put as say
-from lbd.console.reply import Json, number, table, texts
+from lbd.console.reply import Json, number, table, text, texts
 from lbd.console.starting import start_of_metrics
 from lbd.errors import ConfigError, LbdError
 from lbd.text.spelling import hint
@@ -331,13 +331,17 @@ def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
     return 0
 
 
-def sign_again(daemons: Daemons, replaced: str, revoked: Collection[str]) -> None:
+def sign_again(daemons: Daemons, replaced: str) -> None:
     """No host that joins takes the settings for all that a revoked host, or the one that it
     replaces, has signed. So this one signs them, as they are."""
-    signer = daemons.settings_signer()
-    if not signer or (signer != replaced and signer not in revoked):
+    try:
+        found = daemons.lim({"op": "settings"})
+    except LbdError:
         return
-    why = "is revoked" if signer in revoked else "is to be replaced"
+    signer, is_revoked = text(found, "signed_by"), bool(text(found, "doubt"))
+    if not signer or (signer != replaced and not is_revoked):
+        return
+    why = "is revoked" if is_revoked else "is to be replaced"
     try:
         daemons.lim({"op": "settings", "sign": True}, FORWARD_TIMEOUT_S)
         done = f"{daemons.config.host.name} has signed them; lbctl config show --changed has them"

@@ -304,8 +304,7 @@ def create(options: argparse.Namespace, path: str | None) -> int:
         raise ConfigError(f"for {options.host} alone, or --any? give one of the two")
     now_s = time.time()
     token = authority.new_token(options.host or "", options.expires, now_s)
-    revoked = {name for name, known in authority.ledger().hosts.items() if known.revoked}
-    sign_again(Daemons(config), options.host or "", revoked)
+    sign_again(Daemons(config), options.host or "")
     if options.json:
         until = {"id": token.id, "until": now_s + options.expires, "host": options.host or None}
         print_json({"token": token.text(), **until})

@@ -67,7 +67,7 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
             operations.has_new_certificate = partial(has_new_certificate, trust)
         if network is not None and isinstance(trust, Tls):
             guard = PolicyGuard(trust, config.admin, lim.state)
-            network.vet, operations.sign = guard.vet, guard.sign
+            network.vet, operations.sign, operations.doubt = guard.vet, guard.sign, guard.doubt
         upkeep = await open_port(config, lim, network, trust) if network and trust else None
         path = runtime_dir / "lim.sock"
         server = await local.serve_json(path, operations.handle, SOCKET_MODE, operations.closed)

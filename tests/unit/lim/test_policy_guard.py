@@ -193,6 +193,28 @@ def test_who_was_revoked_signs_nothing_more(authority, trusts, cluster, caplog):
     assert cluster["h3"].algorithm == "LOWEST", "once another host has set it again"
 
 
+def test_who_does_not_take_a_policy_makes_none_and_others_are_told_to_sign_it(
+    authority, trusts, cluster
+):
+    """A host that has just joined, and knows nothing, would put nothing in place of all of it."""
+    made = cluster["h2"].change(e.ChangeSettings("LOWEST", {}, save=True))
+    cluster["h1"].hear("h2", made)
+    assert (cluster["h1"].guard.doubt(), cluster["h3"].guard.doubt()) == ("", "")
+    revoked = authority.revoke("h2")
+    for name in ("h1", "h3"):
+        trusts[name].learn(revoked)
+    cluster["h3"].hear("h1", made)
+    assert cluster["h3"].state.settings.saved == {}
+    with pytest.raises(ConfigError, match=r"h3 does not take the settings .* h2, which has signed"):
+        cluster["h3"].change(LOWEST)
+    assert cluster["h1"].guard.doubt() == "h2, which has signed them, is revoked"
+    again = cluster["h1"].change(e.ChangeSettings(None, {}, save=True))
+    assert (again.saved, again.seal.author) == (made.saved, "h1")
+    assert cluster["h1"].guard.doubt() == ""
+    cluster["h3"].hear("h1", again)
+    assert cluster["h3"].change(e.ChangeSettings("THRHLD", {}, save=True)).seal.author == "h3"
+
+
 def test_a_restart_keeps_it_with_its_seal(trusts, strict):
     made = strict["h1"].change(e.ChangeSettings("LOWEST", {"lim.min_gain": 0.4}, save=True))
     made = strict["h1"].change(e.ChangeSettings("THRHLD", {}))  # not saved

@@ -64,6 +64,13 @@ AGAIN = "lbctl config set dispatch.mode '\"tags\"' --cluster"
         ({"saved": SAVED, "signs": True}, "h9", "fault", "takes them of another", "on h9, which"),
         ({"saved": {"dispatch.host": '"h1"'}, "signs": True}, "", "warn", "1 setting for", "h1"),
         ({"saved": SAVED, "signs": True, "signed_by": "h2"}, "h9", "ok", "signed by h2", ""),
+        (
+            {"saved": SAVED, "signs": True, "signed_by": "h2", "doubt": "h2 is revoked"},
+            "",
+            "warn",
+            "2 settings for all, and hosts that join do not take them: h2 is",
+            "make a token",
+        ),
         ({"saved": SAVED, "signs": False}, "", None, "", ""),
         ({"saved": {}, "signs": True}, "h9", None, "", ""),
         ({"saved": SAVED}, "", None, "", ""),  # of a release before

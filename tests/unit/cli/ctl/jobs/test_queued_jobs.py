@@ -241,6 +241,10 @@ def test_logs_of_a_job_with_a_file_of_its_own_say_where_that_is(daemon, capsys):
     assert lbctl.main(["logs", "5"]) == 0
     said = "lbctl: the output of job 5 goes to /home/ann/out.5\n"
     assert capsys.readouterr() == ("", said)
+
+
+def test_logs_of_a_task_name_its_own_files(daemon, capsys):
+    job = JOB | {"state": "done"}
     job |= {"id": "5_7", "array_index": 7, "output": "out.%a", "error": "%h.%A", "host": "h2"}
     daemon("lbm", **{"queue.logs": {"attempt": 1, "at": [0, 0]}, "queue.jobs": {"jobs": [job]}})
     assert lbctl.main(["logs", "5_7"]) == 0
