@@ -20,7 +20,10 @@ OF_DAEMONS = (
     "calendar",  # 0.1 MiB; of protobuf's well-known types, which we do not use
     "locale",  # 0.3 MiB; subprocess, to read the output as text
     "tokenize",  # 0.1 MiB; linecache, which a traceback loads
+    "pkgutil",
     "asyncio.sslproto",  # 0.1 MiB; TLS of asyncio's streams, ours is gRPC's
+    "google.protobuf.descriptor_database",
+    "google.protobuf.text_encoding",
     "google.protobuf.internal.python_message",  # 1.1 MiB; for machines without the compiled one
     "ipaddress",  # 0.2 MiB; urllib.parse, which pathlib imports, has addresses in brackets
 )
@@ -67,7 +70,11 @@ class Late:
             with lock:  # another thread waits until all of it is there
                 if not begun:
                     begun.append(True)
-                    self._loader.exec_module(module)
+                    try:
+                        self._loader.exec_module(module)
+                    except BaseException:  # no descriptor left, say: the next one tries again
+                        begun.clear()
+                        raise
             try:
                 found: object = vars(module)[name]
             except KeyError:

@@ -43,6 +43,19 @@ def test_a_module_is_executed_when_something_of_it_is_used(package):
         _ = inner.QUESTION
 
 
+def test_what_could_not_be_executed_is_tried_again(package, tmp_path):
+    (tmp_path / "late_test/inner.py").write_text(
+        "import late_test_log\nlate_test_log.lines.append(__name__)\n"
+        "if len(late_test_log.lines) == 2:\n    raise OSError(24, 'no descriptor')\nANSWER = 42\n"
+    )
+    put_off(["late_test.inner"])
+    from late_test import inner
+
+    with pytest.raises(OSError, match="no descriptor"):
+        _ = inner.ANSWER
+    assert inner.ANSWER == 42
+
+
 def test_what_is_not_installed_is_missed_by_its_import(package):
     put_off(["late_test.missing"])
     with pytest.raises(ModuleNotFoundError):
