@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from deploy.describe.manual import FILES
 from deploy.reference.markdown import prose, table
-from lbd.cli.program import EXIT_BROKEN_PIPE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from lbd.cli.complaints import EXIT_BROKEN_PIPE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from lbd.config.dispatch import MODES, DispatchConfig
 from lbd.config.schema import ALGORITHMS, LbmConfig, LimConfig
 from lbd.dispatch.core.records import Fate

@@ -7,7 +7,8 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-from lbd.cli.program import Errors, command_line, guard
+from lbd.cli.complaints import Errors, guard
+from lbd.cli.program import command_line
 
 if TYPE_CHECKING:
     from lbd.cli.ctl.verb import Verb

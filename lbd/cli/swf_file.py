@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from lbd.cli.complaints import complain
 from lbd.cli.input_file import UNREADABLE, opened, unreadable
-from lbd.cli.program import complain
 from lbd.errors import ConfigError
 from lbd.sim.queueing.trace import LONGEST_LINE, BrokenLine, Trace, read
 

@@ -7,7 +7,8 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbd.cli.program import Parser, complain
+from lbd.cli.complaints import complain
+from lbd.cli.program import Parser
 from lbd.config.load import load
 from lbd.errors import ConfigError
 from lbd.process.handed_sockets import handed_sockets

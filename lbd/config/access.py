@@ -8,6 +8,8 @@ from lbd.config.fields import Section, listed, one_of, within
 
 @dataclass(frozen=True, slots=True)
 class UsersConfig(Section):
+    """The accounts of this host that commands of other hosts run as."""
+
     # as whom a command of another host runs here: "name" = the account of that name, "uid" = of
     # that number, "single:NAME" = all as NAME
     map: str = "name"
@@ -23,6 +25,8 @@ class UsersConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class AdminConfig(Section):
+    """Who is an administrator."""
+
     # who sees and touches everybody's jobs, drains hosts, changes parameters; root always does
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()  # the same for their members
@@ -51,6 +55,8 @@ KEEPERS = ("own", "apart")
 
 @dataclass(frozen=True, slots=True)
 class DaemonsConfig(Section):
+    """The accounts and processes of the daemons."""
+
     # whom `lbd up`, started by root, runs LIM, LBM and dispatcher as; "" = lbd, "root" = root. The
     # keeper stays root
     user: str = ""

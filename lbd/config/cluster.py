@@ -29,6 +29,7 @@ SHARED = {
     if f"{section}.{item.name}" not in OWN
 } | {RESOURCES: next(item for item in fields(ClusterConfig) if item.name == "resources")}
 TEXT_CHARS_MAX = 200  # of one value, on the wire
+SAVED_MAX = 128  # that are kept over restarts
 
 
 def is_shared(name: str) -> bool:

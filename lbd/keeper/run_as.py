@@ -36,12 +36,16 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
+    """The command may run."""
+
     run_as: LocalUser | None  # None = the keeper's own user
     note: str = ""  # for the caller, with -v
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
+    """It may not."""
+
     reason: str
     try_another: bool = True
     is_drained: bool = False

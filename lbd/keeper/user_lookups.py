@@ -32,6 +32,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Look:
+    """A child that looks one up, and until when it may."""
+
     user: tuple[int, ...]
     pid: int
     until_s: float

@@ -13,6 +13,7 @@ from lbd.local.socket_file import bind_unix
 
 STARTER = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from lbd.process.late_imports import OF_KEEPER, put_off; put_off(OF_KEEPER); "
     "from lbd.keeper.loop import main; main(sys.argv[1:])"
 )
 

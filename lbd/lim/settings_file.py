@@ -23,8 +23,6 @@ from lbd.lim.core.messages import (
     NO_SEAL,
     PAST_DRAINS_MAX,
     REASON_CHARS_MAX,
-    SAVED_CHARS_MAX,
-    SAVED_MAX,
     TRIAL_BYTES,
     DrainNote,
     PastDrain,
@@ -33,6 +31,7 @@ from lbd.lim.core.messages import (
     unsealed,
 )  # fmt: skip
 from lbd.lim.core.settings import InForce, resumed
+from lbd.lim.saved_settings import SCHEMA, SavedSettings, saved_of
 from lbd.model import HostId
 from lbd.process.whole_file import write_whole
 from lbd.text.host_name import is_host_name
@@ -42,35 +41,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FILE_BYTES_MAX = (
-    DRAINS_MAX * 300 + (DRAIN_NOTES_MAX + PAST_DRAINS_MAX) * 3000 + SAVED_MAX * 2000 + 20_000
-)
 
-
-SCHEMA = 1  # one above where an earlier release would misread it; those before wrote none
-
-
-class OfLaterRelease(ValueError):
-    """Written by a release that we cannot read, and must not overwrite."""
-
-
-class SettingsFile:
+class SettingsFile(SavedSettings):
     """Saves settings. A failure is logged each time; the LIM goes on."""
 
     def __init__(self, state_dir: Path) -> None:
+        super().__init__(state_dir)
         self._drained = state_dir / "drained"
-        self.path = state_dir / "settings.json"
-        self._before = state_dir / "drains.json"  # of a release that saved drains alone
-        self._is_later = False  # what is there is of a later release
         self.follow: Callable[[Settings], None] = lambda _: None  # called with what was saved
-
-    def stamp(self) -> object:
-        """Another one whenever the file is."""
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_ino, found.st_size
 
     def drained(self) -> bool:
         return self._drained.exists()
@@ -86,18 +64,7 @@ class SettingsFile:
 
     def settings(self) -> Settings:
         """Those of a damaged file are none."""
-        path = self.path if self.path.exists() else self._before
-        try:
-            with path.open("rb") as file:
-                return read(file.read(FILE_BYTES_MAX))
-        except FileNotFoundError:
-            pass
-        except OfLaterRelease as problem:
-            self._is_later = True
-            log.warning("%s %s", path, problem)
-        except (OSError, ValueError, RecursionError) as problem:
-            log.warning("ignored %s: %s", path, problem)
-        return Settings()
+        return self._read(settings_of) or Settings()
 
     def keep_drained(self, drained: bool) -> None:
         try:
@@ -110,7 +77,7 @@ class SettingsFile:
 
     def keep_settings(self, settings: Settings) -> None:
         try:
-            if self._is_later:
+            if self.is_later:
                 raise OSError(errno.EPERM, f"{self.path} is of a later release")
             write_whole(self.path, settings_bytes(settings), 0o600, is_durable=True)
             self._before.unlink(missing_ok=True)
@@ -120,7 +87,7 @@ class SettingsFile:
 
 
 def settings_bytes(settings: Settings) -> bytes:
-    """As `read` takes them."""
+    """As `settings_of` takes them."""
     kept = {
         "schema": SCHEMA,
         "counter": settings.counter,
@@ -137,17 +104,9 @@ def settings_bytes(settings: Settings) -> bytes:
     return json.dumps(kept).encode()
 
 
-def read(data: bytes) -> Settings:
-    """Raises ValueError, RecursionError."""
-    found = json.loads(data)
-    schema = found.get("schema", 0) if isinstance(found, dict) else 0
-    if isinstance(schema, int) and schema > SCHEMA:
-        raise OfLaterRelease(
-            f"was written by a later release of lbd (schema {schema}, ours is {SCHEMA}): it is "
-            "left alone, and what holds is lbd.toml and what other hosts say; upgrade this host"
-        )
-    counter, drains = (found.get("counter"), found.get("drains")) if isinstance(found, dict) else (
-        None, None)  # fmt: skip
+def settings_of(found: dict[str, object]) -> Settings:
+    """Raises ValueError."""
+    counter, drains = found.get("counter"), found.get("drains")
     if not (isinstance(counter, int) and isinstance(drains, dict) and len(drains) <= DRAINS_MAX):
         raise ValueError("not what a LIM has written")
     for host, drained in drains.items():
@@ -226,13 +185,3 @@ def host_of(found: str) -> HostId:
     if not is_host_name(found):
         raise ValueError("not the name of a host")
     return HostId(found)
-
-
-def saved_of(found: object) -> dict[str, str]:
-    """Raises ValueError."""
-    if not isinstance(found, dict) or len(found) > SAVED_MAX:
-        raise ValueError("not saved settings")
-    for name, value in found.items():
-        if not (isinstance(value, str) and len(value) <= SAVED_CHARS_MAX and value.isprintable()):
-            raise ValueError(f"{str(name)[:40]!r} is no saved setting")
-    return dict(found)

@@ -15,7 +15,7 @@ Chosen options and why:
 
 import asyncio
 import hmac
-import ipaddress
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -45,6 +45,7 @@ NOBODY = "who is no host"
 CONNECTIONS_MAX = 2048  # more are closed before a byte of them is read
 HANDSHAKE_MS = 10_000  # for a connection to become one of HTTP/2, and of TLS; gRPC's own is 2 min
 RETIRED_S = 10 * 365.25 * 86400  # a channel that takes no new calls waits for its last one to end
+LOOPBACK_6 = socket.inet_pton(socket.AF_INET6, "::1")
 Options = list[tuple[str, int]]
 
 
@@ -149,18 +150,23 @@ def read_key(key_file: str) -> str:
 
 def check_listen_address(address: str) -> None:
     """Allows plain transport on loopback only. Raises ConfigError."""
-    if not ip_of(address).is_loopback:
+    packed = packed_address(address)
+    if not (packed[0] == 127 if len(packed) == 4 else packed == LOOPBACK_6):
         raise ConfigError(
             f"host.address {address}: without TLS the daemons listen on loopback only; `lbctl "
             "init` on the first host and `lbctl join` on the others make certificates"
         )
 
 
-def ip_of(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Raises ConfigError if it is none."""
+def packed_address(address: str) -> bytes:
+    """Four bytes, or sixteen of IPv6. Raises ConfigError if it is no address."""
+    plain, mark, scope = address.partition("%")
+    family = socket.AF_INET6 if ":" in plain else socket.AF_INET
     try:
-        return ipaddress.ip_address(address)
-    except ValueError:
+        if mark and not (scope and family == socket.AF_INET6):
+            raise ValueError
+        return socket.inet_pton(family, plain)
+    except (OSError, ValueError):
         raise ConfigError(f"host.address {address!r} is not an IP address") from None
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbd.config.schema import Config
 from lbd.net.tls import Tls
-from lbd.net.transport import Plain, check_listen_address, ip_of, read_key
+from lbd.net.transport import Plain, check_listen_address, packed_address, read_key
 from lbd.trust.files import authority_dir, host_files
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def trust_of(config: Config, admits: bool = False) -> Tls | Plain | None:
     Raises ConfigError.
     """
     files = host_files(config)
-    ip_of(config.host.address)  # a slip in it is one however few may call there
+    packed_address(config.host.address)  # a slip in it is one however few may call there
     if files.exist():
         return Tls(config.host.name, files, (lambda: authority_of(config)) if admits else None)
     if not config.security.key_file:

@@ -5,8 +5,8 @@ Importing `cryptography` for that would cost each daemon ten megabytes. What com
 checked already, by TLS.
 """
 
-from calendar import timegm
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 
 SEQUENCE, BOOLEAN, OCTETS, EXPLICIT_0, EXPLICIT_3 = 0x30, 0x01, 0x04, 0xA0, 0xA3
 UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
@@ -105,5 +105,5 @@ def unix_s(kind: int, text: bytes) -> float:
         digits = ("19" if digits >= "50" else "20") + digits
     if len(digits) != 14 or not digits.isdecimal() or kind not in (UTC_TIME, GENERALIZED_TIME):
         raise ValueError("not the time of a certificate")
-    parts = [int(digits[:4]), *(int(digits[at : at + 2]) for at in range(4, 14, 2))]
-    return float(timegm(tuple(parts)))
+    month, day, hour, minute, second = (int(digits[at : at + 2]) for at in range(4, 14, 2))
+    return datetime(int(digits[:4]), month, day, hour, minute, second, tzinfo=UTC).timestamp()

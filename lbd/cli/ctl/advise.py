@@ -7,6 +7,7 @@ import time
 from dataclasses import fields
 from functools import partial
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.advise_rules import (
     malleable_json,
     malleable_lines,
@@ -17,7 +18,6 @@ from lbd.cli.ctl.advise_rules import (
 )
 from lbd.cli.ctl.stats import DAY_S, span
 from lbd.cli.ctl.verb import Verb, complain_of, reading
-from lbd.cli.program import complain
 from lbd.cli.sim.pool import NICENESS, WORKERS, Pool
 from lbd.config.schema import LimConfig
 from lbd.console.daemons import Daemons

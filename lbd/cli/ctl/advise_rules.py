@@ -3,8 +3,8 @@
 import math
 import sys
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.jobs.listing import DISPATCHER
-from lbd.cli.program import complain
 from lbd.config.cluster import overlaid
 from lbd.config.dispatch import STRATEGIES, Strategy
 from lbd.console.daemons import Daemons

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.own_config import need_writable, put, text_of, with_settings
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, algorithm, param, say_missing
 from lbd.cli.ctl.verb import Verb
 from lbd.cli.damaged_config import load_despite_faults
-from lbd.cli.program import Parser, complain
+from lbd.cli.program import Parser
 from lbd.config.cluster import QUEUE, is_shared, overlaid, shared_text
 from lbd.config.fields import shown
 from lbd.config.load import (

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.own_config import OwnConfig
-from lbd.cli.program import complain
 from lbd.config.load import SYSTEM_FILE
 from lbd.config.schema import Config
 from lbd.errors import ConfigError, LbdError

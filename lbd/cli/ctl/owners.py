@@ -3,8 +3,9 @@
 import argparse
 import time
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.verb import Verb, reading
-from lbd.cli.program import Parser, add_utc, complain
+from lbd.cli.program import Parser, add_utc
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
 from lbd.console.output import Page, own_page, print_json, put

@@ -3,8 +3,9 @@
 import argparse
 import math
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.verb import Verb, reading
-from lbd.cli.program import Parser, complain
+from lbd.cli.program import Parser
 from lbd.cli.quantities import duration, not_negative, number
 from lbd.console.daemons import Daemons
 from lbd.console.figures import decimal, share

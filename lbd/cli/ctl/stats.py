@@ -4,9 +4,9 @@ import argparse
 import time
 from collections.abc import Iterable
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.verb import Verb, complain_of, reading
 from lbd.cli.past_time import past_time
-from lbd.cli.program import complain
 from lbd.console.daemons import Daemons
 from lbd.console.figures import decimal, duration, share
 from lbd.console.output import (

@@ -4,8 +4,9 @@ import argparse
 import math
 import time
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.verb import Verb, asking
-from lbd.cli.program import Parser, complain
+from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.config.load import toml_value
 from lbd.console.daemons import Daemons

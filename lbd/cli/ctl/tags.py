@@ -3,10 +3,11 @@
 import argparse
 from collections.abc import Callable
 
+from lbd.cli.complaints import EXIT_FAILED, complain
 from lbd.cli.ctl.tags_show import fit as fit_of_queue
 from lbd.cli.ctl.tags_show import show
 from lbd.cli.ctl.verb import Verb
-from lbd.cli.program import EXIT_FAILED, Parser, complain
+from lbd.cli.program import Parser
 from lbd.cli.quantities import count, not_negative, positive
 from lbd.cli.swf_file import SKIP_BROKEN, read_trace
 from lbd.config.dispatch import OBJECTIVES

@@ -8,13 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.cluster.queue_place import place_on_first_host
 from lbd.cli.ctl.config import sign_again
 from lbd.cli.ctl.own_address import check_address, joined_already, remarks, say_if_unheard
 from lbd.cli.ctl.own_config import Keys, OwnConfig, complete, need_writable, own_config, set_in
 from lbd.cli.ctl.verb import Run, Verb
 from lbd.cli.daemons.privilege import make_account
-from lbd.cli.program import Parser, complain
+from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
 from lbd.config.schema import Config

@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lbd.cli.complaints import complain
 from lbd.cli.damaged_config import load_despite_faults
-from lbd.cli.program import Parser, complain
+from lbd.cli.program import Parser
 from lbd.config.load import load
 from lbd.console.daemons import Daemons
 

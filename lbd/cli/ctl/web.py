@@ -7,8 +7,9 @@ import subprocess
 import time
 from pathlib import Path
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.verb import Verb
-from lbd.cli.program import Parser, complain
+from lbd.cli.program import Parser
 from lbd.config.load import default_runtime_dir, load
 from lbd.console.output import print_json, put
 from lbd.console.reply import Json, number, text

@@ -10,7 +10,7 @@ from lbd.config.cluster import is_shared, overlaid
 from lbd.config.load import load
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
-from lbd.lim.settings_file import SettingsFile
+from lbd.lim.saved_settings import SavedSettings
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class ClusterSettings:
 
     def __init__(self, config: Config) -> None:
         self._base = config
-        self._file = SettingsFile(Path(config.host.state_dir))
+        self._file = SavedSettings(Path(config.host.state_dir))
         self._stamp: object = None
         self._saved: dict[str, str] = {}
         self.config = config
@@ -48,7 +48,7 @@ class ClusterSettings:
         if (stamp := self._file.stamp()) == self._stamp:
             return False
         self._stamp = stamp
-        found = self._file.settings().saved
+        found = self._file.saved()
         saved = {name: text for name, text in found.items() if is_shared(name)}
         if saved == self._saved:
             return False

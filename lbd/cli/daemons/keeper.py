@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
+from lbd.cli.complaints import complain
 from lbd.cli.daemons.privilege import daemons_account, make_workdir_root
-from lbd.cli.program import complain
 from lbd.config.schema import Config
 from lbd.lbm.keeper_start import keeper_command
 from lbd.local.socket_file import bind_unix

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from lbd.cli.complaints import complain
 from lbd.cli.daemons.journal import set_up_log
 from lbd.cli.daemons.privilege import (
     become,
@@ -28,7 +29,6 @@ from lbd.cli.daemons.privilege import (
     make_workdir_root,
 )
 from lbd.cli.daemons.rehearsal import rehearse
-from lbd.cli.program import complain
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
 from lbd.keeper.run_as import LocalUser

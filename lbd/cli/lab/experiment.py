@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from lbd.cli.complaints import complain
 from lbd.cli.extras import has_matplotlib
 from lbd.cli.lab.program import own_place
-from lbd.cli.program import complain
 from lbd.console.output import print_json, print_table
 from lbd.console.reply import Json
 from lbd.errors import ConfigError, LbdError

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from lbd.cli.complaints import complain
 from lbd.cli.lab import experiment_options as lab_experiment_options
-from lbd.cli.program import Parser, complain
+from lbd.cli.program import Parser
 from lbd.cli.quantities import signal_named
 from lbd.config.dispatch import MODES
 from lbd.config.load import default_runtime_dir

@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lbd.cli.program import EXIT_FAILED, Parser, complain
+from lbd.cli.complaints import EXIT_FAILED, complain
+from lbd.cli.program import Parser
 from lbd.cli.quantities import count, not_negative, positive, rising
 from lbd.cli.sim.progress import Progress
 from lbd.cli.swf_file import SKIP_BROKEN, read_trace

@@ -7,6 +7,7 @@ doubt a message.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from lbd.config import cluster
 from lbd.model import (
     NO_NEEDS,
     HostId,
@@ -26,7 +27,7 @@ VECTOR_FORMAT = 1  # of the centre's vectors that this release reads: 1 has delt
 SLOTS_MAX = 1 << 16  # hosts in a delta
 HOSTS_MAX = 8192  # in one message, and of one centre's, or twice lim.max_hosts
 PAST_DRAINS_MAX = 64  # that have ended; likewise
-SAVED_MAX, SAVED_CHARS_MAX = 128, 200  # settings kept over restarts, and the length of a value
+SAVED_MAX, SAVED_CHARS_MAX = cluster.SAVED_MAX, cluster.TEXT_CHARS_MAX
 REASON_CHARS_MAX, BY_CHARS_MAX = 160, 64  # of a drain
 TRIAL_BYTES, CERTIFICATE_BYTES_MAX, SIGNATURE_BYTES_MAX = 32, 8192, 80  # of a seal
 

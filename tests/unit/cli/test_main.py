@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from lbd.cli import main, program
+from lbd.cli import complaints, main, program
 from lbd.cli.daemons import wiring
 from lbd.config.schema import Config, HostConfig
 from lbd.errors import ConfigError, Unavailable
@@ -70,7 +70,7 @@ def test_guard(capsys, problem, code, err):
     def body():
         raise problem
 
-    assert program.guard("x", body) == code
+    assert complaints.guard("x", body) == code
     assert capsys.readouterr() == ("", err)
 
 
@@ -111,6 +111,32 @@ def test_help_costs_no_daemon(module):
     command = [sys.executable, "-c", program, module]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert result.stdout == f"{module == 'argparse'}\n"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["lim"],
+        ["--config", "/a", "lbm"],
+        ["--config", "/a", "up", "--config", "/b", "--set", "lim.port=1", "--set", "host.name=h 1"],
+        ["keeper", "--set", "users.unknown=", "--config", "b"],
+    ],
+)
+def test_plain_words_of_daemons_are_read_as_argparse_reads_them(argv):
+    command, words, config = program.command_line("lbd", "", main.COMMANDS, (), argv)
+    assert main.plain_words(argv) == (command, *main.words_of_daemon(command, words, config))
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [], ["sim"], ["lim", "lbm"], ["lim", "--help"], ["lim", "--config"], ["lim", "--conf", "x"],
+        ["--set", "lim.port=1", "lim"], ["lim", "--set", "--config"], ["lim", "--config", ""],
+        ["lim", "--set=lim.port=1"], ["--config", "/a"], ["lim", "--", "--config", "/a"],
+    ],
+)  # fmt: skip
+def test_argparse_reads_all_else(argv):
+    assert main.plain_words(argv) is None
 
 
 @pytest.mark.parametrize("argv", ["--help", "--version"])

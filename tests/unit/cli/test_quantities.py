@@ -4,7 +4,8 @@ import argparse
 
 import pytest
 
-from lbd.cli.program import Parser, complain
+from lbd.cli.complaints import complain
+from lbd.cli.program import Parser
 from lbd.cli.quantities import duration, signal_named
 
 

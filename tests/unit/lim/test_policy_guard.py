@@ -13,7 +13,8 @@ from lbd.lim.core import messages as m
 from lbd.lim.core.signed import policy_version, signed_text, trial_digest
 from lbd.lim.core.state import Identity, LimState
 from lbd.lim.policy_guard import SAYERS_MAX, PolicyGuard
-from lbd.lim.settings_file import read, settings_bytes
+from lbd.lim.saved_settings import table
+from lbd.lim.settings_file import settings_bytes, settings_of
 from lbd.model import HostId
 from lbd.net import convert
 from lbd.net.lim_network import LimNetwork
@@ -218,7 +219,7 @@ def test_who_does_not_take_a_policy_makes_none_and_others_are_told_to_sign_it(
 def test_a_restart_keeps_it_with_its_seal(trusts, strict):
     made = strict["h1"].change(e.ChangeSettings("LOWEST", {"lim.min_gain": 0.4}, save=True))
     made = strict["h1"].change(e.ChangeSettings("THRHLD", {}))  # not saved
-    kept = read(settings_bytes(made.lasting))
+    kept = settings_of(table(settings_bytes(made.lasting)))
     assert (kept.seal, kept.saved) == (made.seal, made.saved)
     again = Host(trusts["h2"], AdminConfig(settings_hosts=("h1",)), kept)
     strict["h3"].hear("h2", again.state.settings)
@@ -235,7 +236,7 @@ SHORT = {"counter": 1, "author": "h1", "trial": "zz" * 32, "certificate": "", "s
 def test_a_damaged_seal_is_no_settings(seal):
     kept = json.loads(settings_bytes(m.Settings(3)))
     with pytest.raises(ValueError, match=r"not the seal|non-hexadecimal"):
-        read(json.dumps({**kept, "seal": seal}).encode())
+        settings_of({**kept, "seal": seal})
 
 
 def test_a_warning_if_what_is_saved_was_never_signed(trusts, caplog):
@@ -262,7 +263,9 @@ def test_settings_as_the_release_before_writes_them(cluster, strict):
     cluster["h1"].change(e.ChangeSettings("THRHLD", {}))
     cluster["h1"].hear("h3", replace(theirs, counter=99))
     assert cluster["h1"].algorithm == "THRHLD", "signed once, signed always"
-    kept = read(b'{"schema": 1, "counter": 3, "drains": {}, "saved": {"dispatch.lease_s": "20"}}')
+    kept = settings_of(
+        table(b'{"schema": 1, "counter": 3, "drains": {}, "saved": {"dispatch.lease_s": "20"}}')
+    )
     assert (kept.saved, kept.seal) == ({"dispatch.lease_s": "20"}, m.NO_SEAL)
 
 

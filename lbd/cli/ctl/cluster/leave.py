@@ -9,13 +9,14 @@ import subprocess
 import time
 from pathlib import Path
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.cluster.authority import is_here
 from lbd.cli.ctl.own_config import put as put_config
 from lbd.cli.ctl.own_config import text_of, with_settings
 from lbd.cli.ctl.restart import refuse_in_lab
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, add_host
 from lbd.cli.ctl.verb import Verb, asking
-from lbd.cli.program import Parser, complain
+from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.config.load import SYSTEM_FILE
 from lbd.config.schema import Config

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from lbd.cli.complaints import complain, taking_back
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, say_missing
 from lbd.cli.ctl.verb import Verb, reading
-from lbd.cli.program import Parser, complain, taking_back
+from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.config.cluster import CLOSED, placed, shared_text
 from lbd.config.load import load

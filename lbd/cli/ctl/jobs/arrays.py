@@ -4,7 +4,8 @@ import argparse
 import time
 from collections.abc import Callable
 
-from lbd.cli.program import Parser, complain
+from lbd.cli.complaints import complain
+from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.client.progress import Progress
 from lbd.client.wait_rules import unix_s_of

@@ -4,10 +4,11 @@ drained which host, when and why."""
 import argparse
 import time
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.jobs.filters import Period, add_view, chosen_and_sorted
 from lbd.cli.ctl.jobs.listing import show
 from lbd.cli.ctl.verb import Verb, complain_of, reading
-from lbd.cli.program import Parser, complain
+from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
 from lbd.console.jobs import HISTORY_STATES, Filters

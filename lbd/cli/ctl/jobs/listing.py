@@ -5,9 +5,10 @@ import math
 import shlex
 import time
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.jobs.filters import add_view, chosen_and_sorted, limited
 from lbd.cli.ctl.verb import Verb, reading
-from lbd.cli.program import Parser, complain
+from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock, duration
 from lbd.console.jobs import (

@@ -8,9 +8,10 @@ import sys
 import time
 from functools import partial
 
+from lbd.cli.complaints import complain, report_error
 from lbd.cli.ctl.jobs.arrays import wait_showing
 from lbd.cli.ctl.jobs.listing import job_lines
-from lbd.cli.program import Parser, complain, report_error
+from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.client.progress import Progress, has_terminal
 from lbd.console.daemons import Daemons

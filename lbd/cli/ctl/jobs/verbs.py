@@ -11,12 +11,13 @@ import sys
 import time
 from datetime import datetime
 
+from lbd.cli.complaints import EXIT_FAILED, complain, report_error
 from lbd.cli.ctl.jobs import queued_jobs
 from lbd.cli.ctl.jobs.arrays import add_ids, add_requeue_options, add_update_options, change_of
 from lbd.cli.ctl.jobs.filters import add_filters
 from lbd.cli.ctl.jobs.listing import job_lines, withheld_lines
 from lbd.cli.ctl.verb import Run, Verb, asking, reading
-from lbd.cli.program import EXIT_FAILED, Parser, add_utc, complain, report_error
+from lbd.cli.program import Parser, add_utc
 from lbd.cli.quantities import signal_named
 from lbd.console import plain_commands
 from lbd.console.daemons import Daemons
