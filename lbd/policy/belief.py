@@ -66,7 +66,7 @@ def decide(
     costs = [cost(host, load, view.now_s) for host, load in zip(hosts, loads, strict=True)]
     looked_at = list(zip(hosts, loads, costs, strict=True))
     full, rest = full_ones(request, view), view.hosts
-    if not (request.shown or full or leaves(request, view) or any(h.is_full for h in known)):
+    if not (request.shown or full or leaves(request, view)):
         rest = {}  # nobody will look at them
         limit = min([c for host, _, c in looked_at if not host.why], default=0.0) + TIE
         looked_at = [one for one in looked_at if one[2] <= limit and not one[0].why]

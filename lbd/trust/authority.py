@@ -130,12 +130,11 @@ class Authority:
         """
         check_name(host)
         with self._locked() as ledger:
-            token = ledger.token(token_id)
-            check_token(token, token_id, host, now_s)
+            token = usable_token(ledger, token_id, host, now_s)
             spent = replace(ledger, tokens=tuple(
                 replace(t, used_by=host) if t.id == token_id else t for t in ledger.tokens
             ))  # fmt: skip
-            if token is not None and token.host == host and self._is_valid(spent, host, now_s):
+            if token.host == host and self._is_valid(spent, host, now_s):
                 known = spent.hosts[host]
                 hosts = {**spent.hosts, host: replace(known, revoked=True)}
                 spent = replace(spent, hosts=hosts, number=spent.number + 1)
@@ -320,8 +319,9 @@ def check_name(host: str) -> None:
         raise ConfigError(f"host name {host[:NAME_SHOWN]!r} {fault}; give another with --name")
 
 
-def check_token(token: TokenRecord | None, number: str, host: str, now_s: float) -> None:
+def usable_token(ledger: Ledger, number: str, host: str, now_s: float) -> TokenRecord:
     """Raises LbdError if `host` may not join with it."""
+    token = ledger.token(number)
     if token is None:
         raise LbdError(f"token {number} is not known here")
     if token.used_by:
@@ -330,6 +330,7 @@ def check_token(token: TokenRecord | None, number: str, host: str, now_s: float)
         raise LbdError(f"token {number} ended {now_s - token.until_s:.0f} s ago")
     if token.host and token.host != host:
         raise LbdError(f"token {number} is for {token.host}, not for {host}")
+    return token
 
 
 def sign(authority: Credentials, revocations: Revocations) -> bytes:

@@ -21,7 +21,7 @@ def check_root_directory(path: Path) -> None:
     root's, and so is every directory and link on the way."""
     place, names, links = Path("/"), list(path.parts[:0:-1]), 0
     try:
-        check_place(place, place.lstat(), is_last=not names)
+        check_place(place, place.lstat(), is_last=True)
         while names:
             name = names.pop()
             if name == "..":

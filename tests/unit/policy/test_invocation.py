@@ -39,6 +39,7 @@ KEYS = {
     "tar -C src -xf x.tar": "tar x",
     "tar --extract --xz --file x": "tar xJ",
     "tar --get --file x": "tar x",
+    "tar --list --file=az": "tar t",
     "tar xf cats.tar": "tar x",
     "tar --create --zstd --file x.tar .": "tar czstd",
     "xz -9 x": "xz",

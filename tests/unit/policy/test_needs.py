@@ -11,6 +11,7 @@ from lbd.policy.needs import (
     jobs_now,
     joined,
     needed,
+    part_of,
     too_little_memory,
     unmet,
     with_features,
@@ -193,3 +194,9 @@ def test_a_host_is_passed_over_where_a_learnt_peak_does_not_fit(total, available
     assert found == why
     assert unmet(needs, facts) is None  # it is no demand
     assert too_little_memory(NO_NEEDS, facts, (total * GIB, available * GIB)) == ""
+
+
+def test_a_part_of_needs_is_what_of_them_is_named():
+    whole = Needs((("gpu", 1), ("scratch", 5)), ("big",), memory_bytes=7)
+    assert part_of(whole, {"scratch"}) == Needs((("scratch", 5),))
+    assert part_of(whole, {"gpu", "memory"}) == Needs((("gpu", 1),), memory_bytes=7)

@@ -1,5 +1,6 @@
 import math
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -168,3 +169,11 @@ def test_a_host_is_full_for_the_user_who_fills_it(hog, user, why, found):
     host = view({"h1": 0.0, "h2": 0.0}, whys={"h2": why}).hosts["h2"]
     host.hog = hog
     assert host.for_user(user).why == found
+
+
+@pytest.mark.parametrize(("load", "host"), [(0.7, "h1"), (0.71, "h2")])
+def test_where_no_host_has_the_memory_a_light_one_keeps_the_command(load, host):
+    seen = view({"h1": load, "h2": 0.0}, params=PARAMS)
+    hosts = {name: one.short("too little memory") for name, one in seen.hosts.items()}
+    found = choose(request(), replace(seen, me=hosts[seen.me.name], hosts=hosts), Random(1))
+    assert found.host == host

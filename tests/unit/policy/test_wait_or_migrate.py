@@ -95,6 +95,8 @@ def test_what_was_learnt_is_kept_and_what_is_damaged_is_not_believed():
         with pytest.raises(ValueError, match="damaged"):
             again.restore(rows, stays_s)
     assert again.chain(9) == history.chain(9)
+    again.restore([*zero, [2, 2, 1, 1]], [600.0, 7.0] * 5)
+    assert again.stays() not in (None, history.stays()), "it is of what was restored"
     again.restore([*zero, [2, 2, 1, 1]], [0.0])
     assert list(again.stays_s) == [0.0]
 

@@ -1,5 +1,8 @@
 """An authority that is restored from a copy, or moves: who was revoked stays so."""
 
+import json
+from dataclasses import asdict
+
 import pytest
 
 from lbd.errors import ConfigError, LbdError
@@ -68,3 +71,10 @@ def test_hosts_whose_names_pass_for_anothers_are_found_but_for_the_home():
     hosts = dict.fromkeys(("h1", "h2", "H2", "10.0.0.1", "0.h4.lbd."), Known(0, 9.0))
     assert Ledger("c", "h1", 0, hosts).named_badly() == ["0.h4.lbd.", "10.0.0.1", "H2", "h2"]
     assert Ledger("c", "10.0.0.1", 0, hosts).named_badly() == ["0.h4.lbd.", "H2", "h2"]
+
+
+def test_where_it_has_moved_to_is_read_again(tmp_path):
+    file = tmp_path / "ledger.json"
+    moved = LEDGER.moved_to("h1", "10.0.0.1:7901", Revocations())
+    file.write_text(json.dumps(asdict(moved)))
+    assert read_ledger(file) == moved
