@@ -112,9 +112,8 @@ def fit(lives_s: Sequence[float]) -> UniformLog:
     logs = sorted([log(life_s) if life_s > SHORTEST_S else SHORTEST_LOG for life_s in lives_s])
     count, middle = len(logs), sum(logs) / len(logs)
     off_middle = [x - middle for x in logs]
-    shares = [(n + 0.5) / count - 0.5 for n in range(count)]  # less their mean
     spread = sum(map(mul, off_middle, off_middle))
-    rise = sum(map(mul, off_middle, shares))
+    rise = sum(map(mul, off_middle, range(count))) / count  # of the share below each
     # ln t = middle + (share - 1/2) / slope, from share 0 to 1
     width = max(spread / rise if rise > 0 else 0.0, NARROWEST)
     return UniformLog(exp(middle - width / 2), exp(middle + width / 2))

@@ -16,6 +16,7 @@ from lbd.theory.allocation import (
     choose,
     predicted,
     prospects,
+    too_late,
 )
 from lbd.theory.calibration import Correction
 from lbd.theory.queue_time import Releases, UniformLog
@@ -166,3 +167,13 @@ def test_a_decision_asks_few_predictions():
 def test_what_is_no_such_job(call, said):
     with pytest.raises(ValueError, match=said):
         call()
+
+
+@pytest.mark.parametrize(
+    ("within_s", "bound_s", "late"),
+    [(0.5, 1.0, False), (0.0, 1.0, True), (-1.0, 1.0, True), (0.0, inf, False)],
+)
+def test_what_cannot_come_in_time_is_not_searched_for(within_s, bound_s, late):
+    assert too_late([4], within_s, bound_s, lambda _slots, _s: True) is late
+    assert too_late([4, 8], 1.0, 1.0, lambda slots, _s: slots == 8) is False
+    assert too_late([4], 1.0, 1.0, lambda _slots, _s: False) is True

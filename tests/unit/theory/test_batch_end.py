@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from lbd.theory.batch_end import chance_by, quantile_s
+from lbd.theory.batch_end import chance_by, erlang_by, quantile_s
 from lbd.theory.target_time import Batch, TaskMean, first_slots, mean_left_s
 
 
@@ -81,3 +81,15 @@ def test_who_aims_there_is_in_time_at_least_as_often_as_was_asked_for():
 def test_what_makes_no_sense(asked):
     with pytest.raises(ValueError, match=r"chance|left|slots"):
         asked()
+
+
+@pytest.mark.parametrize("stages", [1, 2, 7, 30])
+@pytest.mark.parametrize("rate", [0.5, 3.0])
+def test_the_stages_are_through_as_a_poisson_process_has_counted_them(stages, rate):
+    for t in (0.0, 0.1, 1.0, 5.0, 40.0, 200.0):
+        x = rate * t
+        fewer = math.fsum(
+            math.exp(n * math.log(x) - x - math.lgamma(n + 1)) for n in range(stages) if x
+        )
+        expected = 1.0 - fewer if x else 0.0
+        assert erlang_by(t, stages, rate) == pytest.approx(expected, abs=1e-12)

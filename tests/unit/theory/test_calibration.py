@@ -98,3 +98,12 @@ def test_longer_predicted_is_never_made_shorter():
 def test_what_is_no_wait_is_left_out():
     bias = learnt([(-1.0, 5.0), (5.0, float("nan")), (inf, 5.0), (5.0, 5.0)])
     assert bias.jobs == 1
+
+
+@pytest.mark.parametrize(("end", "inside"), [(0, True), (1, True), (0, False), (1, False)])
+def test_both_ends_of_an_interval_are_in_it(end, inside):
+    outcomes = [(100.0 * 1.1**n, 80.0 * 1.2**n) for n in range(FEWEST)]
+    actual_s = learnt(outcomes).correction().interval_90_s(300.0)[end]
+    if not inside:
+        actual_s *= 1.001 if end else 0.999
+    assert judged([*outcomes, (300.0, actual_s)]).covered_90 == float(inside)

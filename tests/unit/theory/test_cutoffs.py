@@ -5,7 +5,8 @@ from random import Random
 import pytest
 
 from lbd.theory.bounded_pareto import BoundedPareto, with_mean
-from lbd.theory.cutoffs import Infeasible, solve
+from lbd.theory.cutoffs import Infeasible, bounds, solve
+from lbd.theory.minimise import slopes
 from lbd.theory.tags import Overloaded, Traffic, analyse, balanced
 
 ALPHAS = (0.2, 0.6, 1.0, 1.5, 1.9)
@@ -127,3 +128,28 @@ def test_more_hosts_than_any_tier_needs():
     found = solve(paper(1.0, 0.3, 16), "slowdown")
     assert not isinstance(found, Infeasible)
     assert len(found.cutoffs_s) == 15
+
+
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_the_bounds_of_the_cuts_leave_some_host_nothing(hosts):
+    """The smallest leave each host after its cut a load of 1, the largest each before it."""
+    traffic = paper(1.9, 0.6, hosts)
+    lows, highs = bounds(traffic)
+    assert lows[-1] > 0.0
+    width = traffic.sizes.width
+    for a, b in pairwise([*lows, width]):
+        assert traffic.spare(a, b) == pytest.approx(0.0, abs=1e-9) if a else a <= b
+    for a, b in pairwise([0.0, *highs]):
+        assert b == width or traffic.spare(a, b) == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("here", "expected"),
+    [([1.0, 2.0], [2.0, 4.0]), ([3.0, 0.0], [6.0, 0.0]), ([0.5, 3.0], [1.0, 6.0])],
+)
+def test_a_slope_is_taken_from_one_side_at_the_edge(here, expected):
+    def squares(at):
+        return sum(x * x for x in at) if min(at) >= 0 and max(at) <= 3 else math.inf
+
+    found = slopes(squares, here, squares(here))
+    assert found == pytest.approx(expected, abs=1e-4)

@@ -42,3 +42,9 @@ def test_too_little_for_a_fit(drawn):
 def test_a_sample_of_the_smallest_alone_is_as_far_as_can_be():
     sizes = BoundedPareto(1.0, 1e6, 1.0)
     assert ks([1.0] * 5, sizes) == pytest.approx(1.0)
+
+
+def test_two_jobs_are_enough_and_one_is_not():
+    assert (fit([1.0, 2.0]).sizes.k, fit([1.0, 2.0]).sizes.p) == (1.0, 2.0)
+    with pytest.raises(ValueError, match="two jobs"):
+        fit([1.0])

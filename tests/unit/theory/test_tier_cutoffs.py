@@ -1,6 +1,7 @@
 """Cutoffs for tiers of several slots, against the paper's hosts and against each other."""
 
 import math
+from itertools import combinations
 
 import pytest
 
@@ -9,7 +10,7 @@ from lbd.theory.bounded_pareto import BoundedPareto, with_mean
 from lbd.theory.cutoffs import Infeasible, solve
 from lbd.theory.measured_sizes import MeasuredSizes
 from lbd.theory.tags import Traffic, analyse
-from lbd.theory.tier_cutoffs import Tiers, solve_tiers
+from lbd.theory.tier_cutoffs import Tiers, best_on_grid, solve_tiers
 
 SIZES = BoundedPareto(0.03, 30.0, 0.8)
 
@@ -102,3 +103,21 @@ def test_waiting_for_several_servers_is_near_erlangs(servers):
     variable = SIZES.part_y(2.0, 0.0, SIZES.width) / (2.0 * SIZES.mean_s)
     assert found_load == pytest.approx(load)
     assert wait_s == pytest.approx(variable * erlang_c / (servers * (1 - load)), rel=0.07)
+
+
+@pytest.mark.parametrize("objective", ["waiting", "slowdown"])
+@pytest.mark.parametrize("servers", [(1.0, 1.0), (2.0, 1.0, 1.0)])
+def test_no_cuts_on_the_grid_are_better_than_those_that_are_found(monkeypatch, servers, objective):
+    monkeypatch.setattr("lbd.theory.tier_cutoffs.GRID", 16)
+    traffic = tiers(servers)
+    width = traffic.sizes.width
+    points = [width * i / 16 for i in range(17)]
+
+    def cost(cuts):
+        found = traffic.expected(cuts)
+        if not all(tier.load < 1 for tier in found.tiers):
+            return math.inf
+        return found.slowdown if objective == "slowdown" else found.waiting_s
+
+    every = ([0.0, *inner, width] for inner in combinations(points[1:-1], len(servers) - 1))
+    assert cost(best_on_grid(traffic, objective)) == pytest.approx(min(map(cost, every)))

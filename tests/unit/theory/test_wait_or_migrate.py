@@ -243,6 +243,8 @@ def test_the_rule_earns_what_its_metrics_say():
         (lambda: thresholds(2, FIGURE_2, 1.0), "beta"),
         (lambda: threshold_of_one(FIGURE_2, 0.0), "beta"),
         (lambda: metrics(4, 3, FIGURE_2, 0.9), "T_4"),
+        (lambda: metrics(0, 101, FIGURE_2, 0.9), "hosts"),
+        (lambda: metrics(0, 3, FIGURE_2, 1.0), "beta"),
         (lambda: myopic_thresholds(0), "hosts"),
         (lambda: work_thresholds(0, FIGURE_2), "hosts"),
         (lambda: wait_below(-1.0, (1.0,)), "cost"),

@@ -15,5 +15,6 @@ class RoundRobin(OwnLines):
     def choose(self, names: Sequence[HostId], hosts: Hosts, now_s: float, rng: Random) -> HostId:
         most = max(hosts[name].slots for name in names)
         turns = [name for lap in range(most) for name in names if hosts[name].slots > lap]
+        turn = turns[self._jobs % len(turns)]
         self._jobs += 1
-        return turns[(self._jobs - 1) % len(turns)]
+        return turn

@@ -149,7 +149,7 @@ def picks(rows: Sequence[Prospect], least: int, most: int, known: KnownSpeedup) 
     first begin, the least end by prediction, and for HEUR what comes within its patience."""
     job = Malleable(least, most, known.speedup, known.work_s)
     useful = [row for row in rows if row.slots <= job.useful]
-    if not useful or useful[0].raw_s is None or useful[0].begins_in_s is None:
+    if not useful or useful[0].raw_s is None:
         return {}
     first_s = useful[0].raw_s
     at_once = [r.slots for r in useful if r.raw_s is not None and r.raw_s <= first_s + ALIKE_S]

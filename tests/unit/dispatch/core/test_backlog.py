@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.config.dispatch import MODES
-from lbd.dispatch.core.backlog import EMPTY_MIN
+from lbd.dispatch.core.backlog import EMPTY_MIN, Backlog
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import TIERED, make
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.dispatch.core.records import Jobs, Live
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId
 from tests.unit.dispatch.core.test_random_histories import EVENTS, RULES, SHARED_EVENTS, History
@@ -137,3 +138,38 @@ def test_who_waited_aside_has_his_place_when_his_host_comes():
     assert [waiter.id for waiter in queue.queues.lines[1].order()] == ["1", "2", "3", "4"]
     begins = queue.host_is(HostSlots(HostId("h2"), 9), *WHEN)
     assert [begin.job for begin in begins] == ["1", "2", "3", "4"]
+
+
+def test_a_job_is_found_where_those_before_it_have_gone():
+    backlog = Backlog()
+    for n, name in enumerate(("1", "3", "4", "9")):
+        assert backlog.takes(QueuedJob(JobId(name)))
+        backlog.add(QueuedJob(JobId(name)), n, 0.0)
+    for name in ("3", "8", "9"):
+        assert not backlog.takes(QueuedJob(JobId(name))), "it is in their order"
+    found = {n: row.id for n in range(-1, 12) if (row := backlog.find(n)) is not None}
+    assert found == {1: "1", 3: "3", 4: "4", 9: "9"}
+
+
+def test_of_whom_jobs_are_is_counted_wherever_they_are():
+    backlog = Backlog()
+    jobs = Jobs(backlog)
+    for n, origin in enumerate(("h1", "h1", "h2"), 1):
+        job = QueuedJob(JobId(str(n)), user="ann", origin=origin)
+        backlog.add(job, n, 0.0)
+        jobs.came(job)
+    jobs.keep(Live(QueuedJob(JobId("x"), user="ann", origin="h1")))
+    assert [jobs.of_origin(host) for host in ("h1", "h2", "h3")] == [3, 1, 0]
+    assert jobs.of_user("ann") == 4
+    assert (len(jobs), len(list(jobs))) == (4, 4)
+
+
+def test_those_that_have_stepped_aside_are_counted_until_they_leave():
+    backlog, line = Backlog(), object()
+    rows = [backlog.add(QueuedJob(JobId(str(n))), n, 0.0) for n in range(1, 5)]
+    assert backlog.aside_count == 4
+    rows[0].line = rows[1].line = line
+    assert backlog.aside_count == 2
+    backlog.remove(rows[0])
+    backlog.remove(rows[2])
+    assert (backlog.aside_count, len(backlog)) == (1, 2)

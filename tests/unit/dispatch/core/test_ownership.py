@@ -1,16 +1,13 @@
 """Whose word counts for whose jobs."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import AdminConfig, Config
 from lbd.dispatch.core.ownership import Asker, Owners, fault_of_admins
-
-
-async def stored(number):
-    return number
 
 
 @pytest.mark.parametrize(
@@ -25,4 +22,15 @@ def test_an_administrators_host_is_the_dispatchers_or_one_that_it_names(host, co
 
 @pytest.mark.parametrize(("by_uid", "uid"), [(True, 1000), (False, None)])
 def test_numbers_are_asked_for_where_they_count(by_uid, uid):
-    assert Owners(by_uid, stored).asker("ann", 1000) == Asker("ann", uid)
+    assert Owners(by_uid).asker("ann", 1000) == Asker("ann", uid)
+
+
+@pytest.mark.parametrize(
+    ("by_uid", "asker", "owns"),
+    [
+        (True, Asker("bob", 1000), True), (True, Asker("ann", 7), False),
+        (True, Asker("ann"), False), (False, Asker("ann"), True), (False, Asker("bob"), False),
+    ],
+)  # fmt: skip
+def test_a_job_is_of_its_user_by_name_or_by_number(by_uid, asker, owns):
+    assert Owners(by_uid).owns(asker, SimpleNamespace(user="ann", uid=1000)) is owns

@@ -174,3 +174,25 @@ def test_the_largest_host_is_named():
     life.host_is(HostSlots(HostId("h2"), 3), 0.0, DICE)
     submit(life, "1", slots=4)
     assert reason(life, "1") == "it needs 4 slots on one host; the largest there has 3"
+
+
+def test_hosts_that_give_the_queue_no_slot_are_named_and_so_is_their_reason():
+    life = table("h1")
+    submit(life, "1")
+    for name in ("h1", "h2", "h3", "h4"):
+        closed = HostSlots(HostId(name), 1, open_slots=0, closed="too much load")
+        life.host_is(closed, 0.0, DICE)
+    submit(life, "2")
+    assert "h1, h2" in reason(life, "2")
+    assert "too much load" in reason(life, "2")
+
+
+def test_of_many_hosts_four_are_named():
+    life = table("h1", "h2", "h3", "h4")
+    for name in ("1", "2", "3", "4", "5"):
+        submit(life, name)
+    assert reason(life, "5") == "next, as soon as a slot is free on h1, h2, h3, h4"
+    life.host_is(HostSlots(HostId("h5"), 1), 0.0, DICE)
+    for name in ("6", "7"):
+        submit(life, name)
+    assert reason(life, "6").endswith("on h1, h2, h3, h4 or 1 more")

@@ -12,7 +12,7 @@ from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.ledger_rows import JobRow
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.decision import Rule
-from lbd.dispatch.core.malleable.heads import AGAIN_S_MAX, AGAIN_SHARE
+from lbd.dispatch.core.malleable.heads import AGAIN_S_MAX, AGAIN_SHARE, Expected, without
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import Begin, Cause, Ending
 from lbd.dispatch.core.shares import Rules
@@ -307,3 +307,40 @@ def test_a_new_dispatcher_learns_from_what_has_ended():
     heads.learn_from(replace(row, state="failed", finished=1000.0), by_uid=False)
     assert heads.speedups.of("ann", "solve", 4, 0.0).work_s == 100.0
     assert list(heads.slot_times.recent_s) == [100.0, 3600.0]
+
+
+def test_a_prediction_has_come_true_once_the_slots_that_were_missing_are_back():
+    heads = Table("bias").queues.heads
+    heads._expected.append(Expected(3, {JobId("a"): 2, JobId("b"): 1, JobId("c"): 1}, 7.0, 10.0))
+    for name, left in (("x", 3), ("a", 1), ("a", 1)):
+        heads.released(JobId(name), 20.0)
+        assert [one.missing for one in heads._expected] == [left]
+    heads.released(JobId("b"), 30.0)
+    assert (heads._expected, heads.bias.jobs) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("missing", "left"),
+    [
+        (0, [2, 3, 1]),
+        (1, [1, 3, 1]),
+        (2, [0, 3, 1]),
+        (4, [0, 1, 1]),
+        (6, [0, 0, 0]),
+        (9, [0, 0, 0]),
+    ],
+)
+def test_slots_are_taken_away_from_the_first_on(missing, left):
+    assert without([2, 3, 1], missing) == left
+
+
+def test_a_head_that_leaves_its_line_is_no_head_any_more():
+    table = busy("pred", lives_s=SHORT_LIVES_S)
+    for name in ("a", "b"):
+        assert table.arrive(name, **WIDE) == []
+    assert (table.hold("a") is None, table.hold("b") is None) == (False, True)
+    table.ended("b")
+    assert table.hold("a") is not None, "another has left"
+    table.ended("a")
+    assert table.hold("a") is None
+    assert table.queues.heads.due(1e9) == []

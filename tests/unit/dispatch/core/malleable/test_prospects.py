@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from lbd.config.dispatch import STRATEGIES
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.malleable.decision import FreeSlots, KnownSpeedup
@@ -169,3 +170,16 @@ def test_many_submissions_look_at_the_hosts_once_in_a_while():
         table.arrive(f"b{n}")
         forecast.of_arrival(1, 1.0 + n / 100)
     assert forecast._arrivals[1, NO_NEEDS] is looked_at
+
+
+@pytest.mark.parametrize(
+    ("most", "rows", "last"), [(1, 1, 1), (64, 64, 64), (65, 64, 65), (1000, 64, 1000)]
+)
+def test_of_many_numbers_of_slots_some_are_shown(most, rows, last):
+    found = list(shown(1, most))
+    assert (len(found), found[0], found[-1]) == (rows, 1, last)
+
+
+def test_of_a_fixed_number_of_slots_every_strategy_takes_it():
+    found = answer(situation(room(2)), 2, 2, LINEAR)
+    assert found.picks == dict.fromkeys((one.upper() for one in STRATEGIES), 2)
