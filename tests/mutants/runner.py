@@ -46,7 +46,7 @@ NEAR = {
     ),
     "policy": ("unit/policy", "unit/lim/core"),
     "theory": ("unit/theory", "unit/dispatch/core/test_*cutoffs.py"),
-    "trust": ("unit/trust", "unit/net/test_signer.py"),
+    "trust": ("unit/trust", "unit/net/test_signer.py", "unit/net/test_upkeep.py"),
 }
 TESTS_S = 10.0  # of the tests of one change, the quickest that together take so long
 COLUMNS = ("package", "changes", "equivalent", "killed", "survived", "not entered", "score")

@@ -397,23 +397,3 @@ def test_long_histories(mode, seed):
         happen(world, name)
         world.check()
     world.finish()
-
-
-@pytest.mark.parametrize("name", ["h1", "h2"])
-def test_a_refusal_of_an_attempt_that_is_over_is_settled_and_nothing_more(name):
-    table = Table()
-    table.begin("1")
-    refused = table.life.refused(HostId(name), JobId("1"), 7, "exec", OK, *table.when)
-    assert refused == [Settle(JobId("1"), 7, HostId(name))]
-    assert JobId("1") in table.life.leased
-
-
-@pytest.mark.parametrize(
-    ("said", "shown"), [("", "cancelled"), ("its owner is back", "its owner is back")]
-)
-def test_a_job_that_was_cancelled_as_it_ran_says_so(said, shown):
-    table = Table()
-    begin = table.begin("1")
-    ending = Ending(Cause.SIGNALLED, None, 15, reason=said, stop_reason=CANCEL)
-    ended = [one for one in table.ended(begin, ending) if isinstance(one, Changed)]
-    assert [(one.state, one.reason) for one in ended] == [(JobState.CANCELLED, shown)]

@@ -1,0 +1,71 @@
+"""Of the queue what is small enough to be held against a table."""
+
+from itertools import permutations
+from random import Random
+
+import pytest
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.disciplines.tiers import spread_tiers
+from lbd.dispatch.core.ledger_rows import Tally
+from lbd.dispatch.core.records import Cause, Changed, Ending, Settle
+from lbd.dispatch.core.registry import Entry
+from lbd.dispatch.core.servers import at_random
+from lbd.model import CANCEL, HostId, JobId, JobState
+from tests.unit.dispatch.core.test_lifecycle import OK, Table
+from tests.unit.dispatch.core.test_queues import Table as Queue
+
+
+def test_hosts_have_their_turns_from_the_first_on():
+    table = Queue("round-robin")
+    table.host("h1", 1)
+    table.host("h2", 2)
+    rule, hosts = table.queues.discipline, table.queues.hosts
+    chosen = [rule.choose(list(hosts), hosts, 0.0, Random(1)) for _ in range(4)]
+    assert chosen == ["h1", "h2", "h2", "h1"]
+
+
+def test_every_order_is_drawn():
+    drawn = {tuple(at_random((1, 2, 3), Random(seed))) for seed in range(200)}
+    assert drawn == set(permutations((1, 2, 3)))
+
+
+@pytest.mark.parametrize("given", ["h1", "h1:", "h1:x", "h1:0", "h1:1,", ":1"])
+def test_tiers_that_cannot_be_read_are_one_line(given):
+    with pytest.raises(ValueError, match="write a host and its tiers, like h1:1,2"):
+        spread_tiers("h2", ("h1", "h2"), 2, [given])
+    assert spread_tiers("h2", ("h1", "h2"), 2, ["h1:2", "h2:2,1"]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("suspended_s", "now_s", "for_s"), [(None, 9.0, 0.0), (4.0, 9.0, 5.0), (9.5, 9.0, 0.0)]
+)
+def test_a_job_that_goes_on_has_run_for_less_by_its_pause(suspended_s, now_s, for_s):
+    entry = Entry(QueuedJob(JobId("1")), 1, 0.0, 1, started_s=1.0, suspended_s=suspended_s)
+    assert entry.goes_on(now_s) == for_s
+    assert (entry.suspended_s, entry.started_s, entry.ran_s(10.0)) == (None, 1 + for_s, 9 - for_s)
+
+
+def test_of_an_array_those_tasks_are_open_that_have_not_ended():
+    states = {"pending": 3, "running": 2, "suspended": 1, "done": 7, "failed": 4, "lost": 2}
+    assert Tally(states, None, None, None, 0).open == 6
+
+
+@pytest.mark.parametrize("name", ["h1", "h2"])
+def test_a_refusal_of_an_attempt_that_is_over_is_settled_and_nothing_more(name):
+    table = Table()
+    table.begin("1")
+    refused = table.life.refused(HostId(name), JobId("1"), 7, "exec", OK, *table.when)
+    assert refused == [Settle(JobId("1"), 7, HostId(name))]
+    assert JobId("1") in table.life.leased
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"), [("", "cancelled"), ("its owner is back", "its owner is back")]
+)
+def test_a_job_that_was_cancelled_as_it_ran_says_so(said, shown):
+    table = Table()
+    begin = table.begin("1")
+    ending = Ending(Cause.SIGNALLED, None, 15, reason=said, stop_reason=CANCEL)
+    ended = [one for one in table.ended(begin, ending) if isinstance(one, Changed)]
+    assert [(one.state, one.reason) for one in ended] == [(JobState.CANCELLED, shown)]
