@@ -398,20 +398,3 @@ def test_a_token_carries_the_authoritys_fingerprint(authority):
     der_bytes = ssl.PEM_cert_to_DER_cert(authority.certificate.decode())
     expected = hashlib.sha256(der_bytes).digest()
     assert authority.new_token("", 60, NOW_S).fingerprint == expected
-
-
-def test_what_certificates_may_be_used_for(authority):
-    """The authority's signs hosts' and lists; a host's serves and calls, and signs nobody's."""
-    own = x509.load_pem_x509_certificate(authority.certificate)
-    hosts = x509.load_pem_x509_certificate(joined(authority, "h2"))
-    found = [{e.oid._name: (e.critical, e.value) for e in one.extensions} for one in (own, hosts)]
-    constraints = [one["basicConstraints"] for one in found]
-    assert [(must, value.ca, value.path_length) for must, value in constraints] == [
-        (True, True, 0), (True, False, None),
-    ]  # fmt: skip
-    must, usage = found[0]["keyUsage"]
-    may = {name for name in vars(x509.KeyUsage) if getattr(usage, f"_{name}", False)}
-    assert (must, may) == (True, {"key_cert_sign", "crl_sign"})
-    must, usages = found[1]["extendedKeyUsage"]
-    assert (must, {one._name for one in usages}) == (False, {"serverAuth", "clientAuth"})
-    assert not found[1]["subjectAltName"][0]

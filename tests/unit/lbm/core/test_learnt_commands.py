@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from lbd.lbm.core.learnt_commands import Book, generation_of, read_lists, read_row
 from lbd.policy.eligibility import FIRST_PAUSE_RUNS, SURE_RUNS, Lists
+from lbd.text.needs import AMOUNT_MAX
 
 ANN, BOB = 1001, 1002
 NOW = 1_700_000_000.0
@@ -218,11 +219,24 @@ def test_the_most_memory_of_the_last_runs_is_what_the_next_may_take():
     assert again.peek(ANN).commands["fit"].peaks == (20, 50, 40, 60)
 
 
-@pytest.mark.parametrize("peaks", [[], {"fit": 7}, {"fit": [0]}, {"fit": [1.5]}, {"fit": [1] * 5}])
+@pytest.mark.parametrize(
+    "peaks",
+    [
+        None,
+        [],
+        {"fit": 7},
+        {"fit": [0]},
+        {"fit": [1.5]},
+        {"fit": [1] * 5},
+        {"fit": [AMOUNT_MAX + 1]},
+    ],
+)
 def test_peaks_that_cannot_be_are_not_taken_over(peaks):
     b = book()
     run_measured(b, ANN, "fit", 2.0)
     stored = b.to_json()
+    stored["users"][str(ANN)]["peaks"] = {"fit": [AMOUNT_MAX]}
+    book().read(stored)
     stored["users"][str(ANN)]["peaks"] = peaks
     if not peaks:
         del stored["users"][str(ANN)]["peaks"]  # as an older release wrote it

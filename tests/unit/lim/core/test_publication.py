@@ -8,7 +8,7 @@ import pytest
 from lbd.config.schema import LimConfig
 from lbd.lim.core import messages as m
 from lbd.lim.core.digest import mark_of
-from lbd.lim.core.publication import Publication
+from lbd.lim.core.publication import Publication, silent_after_s
 from lbd.lim.core.replica import Replica
 from lbd.lim.core.table import Table
 from lbd.model import HostId, HostState
@@ -316,3 +316,13 @@ def test_whatever_is_lost_twice_or_late_the_copy_becomes_the_same(seed):
 def test_what_hosts_have_is_forgotten_with_them(wire):
     wire.publication.forget(HostId("h2"))
     assert not wire.publication._has
+
+
+@pytest.mark.parametrize(
+    ("keepalive_s", "stale_after_s", "expected_s"), [(5.0, 100.0, 8.0), (5.0, 8.0, 6.0)]
+)
+def test_a_host_is_suspected_as_it_misses_a_report_and_before_it_is_late(
+    keepalive_s, stale_after_s, expected_s
+):
+    params = LimConfig(keepalive_s=keepalive_s, exchange_period_s=1.0, stale_after_s=stale_after_s)
+    assert silent_after_s(params) == expected_s

@@ -160,3 +160,26 @@ def test_a_vector_says_which_policy_there_is():
     state.settings = policy(0.5, 7)
     delta = state._load_sender.publication.delta(0, state.settings, 0.0)
     assert (delta.settings_version, delta.policy_version) == ((1, "h1"), (7, "h1"))
+
+
+@pytest.mark.parametrize(
+    ("change", "is_of_policy"),
+    [
+        ({}, False), ({"drains": {"h2": True}}, False), ({"algorithm": "NOLB"}, True),
+        ({"params": {"lim.min_gain": 0.5}}, True), ({"save": True}, True),
+        ({"reset": frozenset({"lim.min_gain"})}, True), ({"shared": {"users.map": "uid"}}, True),
+    ],
+)  # fmt: skip
+def test_a_drain_is_no_change_of_policy(change, is_of_policy):
+    made = e.ChangeSettings(**{"algorithm": None, "params": {}} | change)
+    assert made.is_of_policy is is_of_policy
+
+
+def test_where_nobody_can_check_them_seals_are_taken_off_all_settings_in_a_message():
+    sealed, bare = policy(0.5, 5), replace(policy(0.5, 5), seal=m.NO_SEAL)
+    assert (m.unsealed(sealed), m.unsealed(bare)) == (bare, bare)
+    for body, expected in (
+        (sealed, bare), (m.Members((), sealed), m.Members((), bare)), (m.Ping(), m.Ping())
+    ):  # fmt: skip
+        message = m.Message("c", "h2", 3, body)
+        assert m.with_settings(message, m.unsealed) == replace(message, body=expected)

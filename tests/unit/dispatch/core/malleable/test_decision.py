@@ -16,9 +16,10 @@ from lbd.dispatch.core.malleable.decision import (
     Hold,
     Rule,
     Speedups,
+    by_prediction,
     decide,
 )
-from lbd.theory.allocation import Malleable, Rules, predicted
+from lbd.theory.allocation import Malleable, Rules, forced, predicted
 from lbd.theory.calibration import Correction
 from lbd.theory.queue_time import Releases, UniformLog
 from lbd.theory.speedup import Speedup
@@ -282,3 +283,14 @@ def test_a_command_whose_runs_have_become_alike_is_not_fitted_again():
     for _ in range(RUNS_KNOWN):
         seen.ended("ann", "fit", 1, 10.0)
     assert seen.to_fit() is None
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_where_it_can_be_foreseen_nowhere_the_host_that_is_first_to_end_it_is_waited_for(order):
+    """It has too few slots on each, whoever gives some back."""
+    wide = Malleable(8, 8, Speedup(8.0, 0.0), 800.0)
+    rooms = [room("h1", 1, (SOON_S, 2)), room("h2", 3, (SOON_S, 2)), room("h3", 0, (LATE_S, 2))]
+    choice, found = by_prediction(wide, rooms[::order], Rule("pred"))
+    ends_s = [forced(wide, one.free, one.releases).ends_in_s for one in rooms]
+    assert choice.ends_in_s == min(ends_s)
+    assert found in rooms
