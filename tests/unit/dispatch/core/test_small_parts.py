@@ -1,17 +1,19 @@
 """Of the queue what is small enough to be held against a table."""
 
+import math
 from itertools import permutations
 from random import Random
 
 import pytest
 
-from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.backfill.reservation import Backfill
+from lbd.dispatch.core.discipline import QueuedJob, able
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
 from lbd.dispatch.core.ledger_rows import Tally
 from lbd.dispatch.core.records import Cause, Changed, Ending, Settle
 from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.servers import at_random
-from lbd.model import CANCEL, HostId, JobId, JobState
+from lbd.model import CANCEL, Facts, HostId, JobId, JobState, Needs
 from tests.unit.dispatch.core.test_lifecycle import OK, Table
 from tests.unit.dispatch.core.test_queues import Table as Queue
 
@@ -69,3 +71,49 @@ def test_a_job_that_was_cancelled_as_it_ran_says_so(said, shown):
     ending = Ending(Cause.SIGNALLED, None, 15, reason=said, stop_reason=CANCEL)
     ended = [one for one in table.ended(begin, ending) if isinstance(one, Changed)]
     assert [(one.state, one.reason) for one in ended] == [(JobState.CANCELLED, shown)]
+
+
+H1, H2, H3 = map(HostId, ("h1", "h2", "h3"))
+
+
+@pytest.mark.parametrize(
+    ("job", "able_ones"),
+    [
+        ({}, [H1, H2, H3]), ({"slots": 3}, [H1, H3]), ({"slots": 5}, []), ({"only": H3}, [H3]),
+        ({"only": H2, "slots": 3}, []), ({"barred": frozenset((H1, H2))}, [H3]),
+        ({"needs": Needs(features=("big",))}, [H1]),
+        ({"needs": Needs(features=("big",)), "barred": frozenset((H1,))}, []),
+    ],
+)  # fmt: skip
+def test_hosts_that_a_job_may_go_to(job, able_ones):
+    table = Queue()
+    for name, slots, features in (("h1", 4, ("big",)), ("h2", 2, ()), ("h3", 4, ())):
+        table.host(name, slots, facts=Facts(features))
+    assert able(QueuedJob(JobId("1"), **job), table.queues.hosts) == able_ones
+
+
+def test_what_a_host_has_once_jobs_have_ended_and_others_begun():
+    table = Queue()
+    table.host("h1", 4, facts=Facts((), (("gpu", 4, 1),), memory_total=100))
+    (server,) = table.queues.servers[1]
+    begun = Needs((("gpu", 1),), memory_bytes=10)
+    found = server.facts_when((), begun, 3)
+    assert (found.resources, found.memory_given) == ((("gpu", 4, 4),), 30)
+    found = server.facts_when((begun,), begun, 2)
+    assert (found.resources, found.memory_given) == ((("gpu", 4, 2),), 10)
+
+
+@pytest.mark.parametrize(
+    ("rule", "suspended_s", "now_s", "ends_s"),
+    [
+        ("limit", None, 50.0, 110.0), ("limit", None, 200.0, 110.0),
+        ("limit", 60.0, 50.0, math.inf),
+        ("learnt", None, 12.0, 15.0), ("learnt", None, 15.0, 110.0), ("learnt", None, 50.0, 110.0),
+    ],
+)  # fmt: skip
+def test_when_a_job_that_runs_ends(monkeypatch, rule, suspended_s, now_s, ends_s):
+    """It began at 10 s with a limit of 100 s; its like have taken 5 s."""
+    monkeypatch.setattr("lbd.dispatch.core.backfill.reservation.exceeded_rarely_s", lambda *_: 5.0)
+    job = QueuedJob(JobId("1"), limit_s=100.0)
+    entry = Entry(job, 1, 0.0, 1, started_s=10.0, suspended_s=suspended_s)
+    assert Backfill(rule).ends_s(entry, now_s) == ends_s
