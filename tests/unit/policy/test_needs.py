@@ -74,6 +74,8 @@ def test_what_a_host_lacks(needs, facts, why, later):
 def test_what_it_never_has_is_said_before_what_others_have():
     needs = Needs((("gpu", 1), ("tape", 1)))
     assert unmet(needs, used(gpu=2)) == ("no tape", False)
+    both = Needs((("gpu", 1), ("scratch", 200 << 30)))
+    assert unmet(both, used(gpu=2, scratch=1)).why == "both gpus taken", "the first of two"
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ def test_what_was_learnt_is_kept_and_what_is_damaged_is_not_believed():
         ([*zero, [0, 0, -1, -1]], []),
         ([*zero, [0, 0, 1]], []),
         ([*zero, [0, 0, 0, 0]], [-1.0]),
+        ([*zero, [0, 0, 0, 0]], [1.0, -1.0]),
         ([*zero, [0, 0, 0, 0]], [math.nan]),
     ):
         with pytest.raises(ValueError, match="damaged"):
