@@ -8,7 +8,7 @@ import pytest
 from lbd.config.schema import LimConfig
 from lbd.lim.core import messages as m
 from lbd.lim.core.digest import mark_of
-from lbd.lim.core.publication import Publication, silent_after_s
+from lbd.lim.core.publication import Publication, silent_after_s, worth_refreshing
 from lbd.lim.core.replica import Replica
 from lbd.lim.core.table import Table
 from lbd.model import HostId, HostState
@@ -326,3 +326,20 @@ def test_a_host_is_suspected_as_it_misses_a_report_and_before_it_is_late(
 ):
     params = LimConfig(keepalive_s=keepalive_s, exchange_period_s=1.0, stale_after_s=stale_after_s)
     assert silent_after_s(params) == expected_s
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_worth"),
+    [
+        ({}, False), ({"index": 1.05}, False), ({"index": 1.06}, True), ({"index": 0.94}, True),
+        ({"utilisation": 0.59}, False), ({"utilisation": 0.61}, True),
+        ({"memory_available": 500 + 62}, False), ({"memory_available": 500 - 63}, True),
+        ({"slots_used": 1}, True), ({"jobs_local": 1}, True), ({"jobs_foreign": 1}, True),
+        ({"accepting": False}, True), ({"site": {"users": 2.0}}, True),
+    ],
+)  # fmt: skip
+def test_what_a_sign_of_life_brings_again(changed, is_worth):
+    old = replace(vector(1.0), utilisation=0.5, memory_total=1000, memory_available=500)
+    new = sample("h2", 2, replace(old, **changed))
+    params = replace(PARAMS, change_threshold=0.11)
+    assert worth_refreshing(new, sample("h2", 1, old), params) is is_worth
