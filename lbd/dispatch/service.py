@@ -124,13 +124,21 @@ class QueueService:
             if (proven := await self._trust.caller(context)) not in ("", asked.origin):
                 raise LbdError(one_line(f"{proven} submits in the name of {asked.origin}"))
             # To its end, even if the caller is gone: what is in the ledger must be in the queue.
-            taking = asyncio.ensure_future(self._submissions.take(asked))
+            host = await self._calls.host(context)
+            taking = asyncio.ensure_future(self._take(asked, host))
             taking.add_done_callback(lambda done: done.cancelled() or done.exception())
             return (await asyncio.shield(taking)).SerializeToString()
         except Deposed as problem:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
         except LbdError as problem:
             return pb.SubmitReply(error=str(problem)).SerializeToString()
+
+    async def _take(self, asked: pb.SubmitRequest, host: str) -> pb.SubmitReply:
+        """What waits for others is looked up like what an order is for. Raises LbdError."""
+        if not asked.after:
+            return await self._submissions.take(asked)
+        async with self._calls.ordering(host, asked.user, alone=False):
+            return await self._submissions.take(asked)
 
     async def _jobs(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.JobsAsked, data, context)

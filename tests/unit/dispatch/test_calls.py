@@ -11,6 +11,7 @@ from lbd.config.schema import Config
 from lbd.dispatch import calls
 from lbd.dispatch.calls import Calls
 from lbd.dispatch.predictions import Predictions
+from lbd.dispatch.submissions import Submissions
 from lbd.local.call_rates import CHEAPER, TURNS_MIN
 from lbd.local.rate_limit import TURN_BYTES
 from lbd.net.gen import dispatch_pb2 as pb
@@ -122,6 +123,27 @@ async def test_predictions_are_long_questions(tmp_path, monkeypatch):
         go_on.set()
         await asyncio.gather(*tasks)
         assert len(running) == 6
+
+
+async def test_what_waits_for_other_jobs_is_submitted_like_an_order(tmp_path, monkeypatch):
+    """To look these up takes a second of a thread, and may leave nothing on record."""
+    running, go_on = [], asyncio.Event()
+
+    async def slow(_submissions, asked):
+        running.append(asked.user)
+        await go_on.wait()
+        return pb.SubmitReply()
+
+    monkeypatch.setattr(Submissions, "take", slow)
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        waiting = [services.asking(after=["ok:1"]) for _ in range(6)]
+        others = [services.asking(user="bob", after=["ok:1"]), services.asking()]
+        tasks = [asyncio.create_task(world.submit(one)) for one in (*waiting, *others)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert sorted(running) == ["ann"] * (calls.LONG_OF_USER + 1) + ["bob"]
+        go_on.set()
+        await asyncio.gather(*tasks)
 
 
 async def test_few_long_questions_of_a_host_are_looked_into_at_once():
