@@ -1,6 +1,7 @@
 """What the dispatcher is asked over the network: the hosts' lines, submissions, questions."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -26,6 +27,7 @@ from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.submissions import Submissions
 from lbd.dispatch.watching import TooManyWatched, Watching
 from lbd.errors import LbdError
+from lbd.local.time_share import TimeShares
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.question import read
@@ -59,6 +61,7 @@ class QueueService:
         self._job_views = JobViews(dispatcher.life, dispatcher.ledger, self._predictions)
         rate = dispatcher.config.dispatch.host_bytes_per_s
         self._paces = Paces(rate, dispatcher.config.dispatch.host_message_bytes)
+        self._seconds = TimeShares()  # that heartbeats take
         self._calls = Calls(trust, rate)
         owners = Owners(dispatcher.by_uid, dispatcher.uid_of)
         self._submissions = Submissions(dispatcher, self._predictions, owners)
@@ -112,8 +115,14 @@ class QueueService:
     async def _hear(self, name: HostId, line: HostConnection, message: bytes) -> None:
         """Raises DecodeError, ValueError, KeyError."""
         up = pb.WorkUp.FromString(message)
+        beats = up.HasField("heartbeat")
         if await self._paces.reports_turn(name, len(up.reports), len(message), line):
-            self._dispatcher.heard(name, line, up)
+            if beats:  # what it offers may be news to each job that waits
+                await self._seconds.turn(name)
+            if line.broken.is_set():
+                return
+            with self._seconds.spending(name) if beats else contextlib.nullcontext():
+                self._dispatcher.heard(name, line, up)
             # Each that is not renewed is answered by an order, which takes as long as a report.
             unknown = min(len(up.heartbeat.held) - line.renewed, KILLED_AT_ONCE)
             await self._paces.reports_turn(name, max(0, unknown), 0, line)

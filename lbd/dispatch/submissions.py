@@ -27,7 +27,7 @@ from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 
-EARLY_AT_ONCE = 1000  # tasks of an array that come in one turn: 15 ms
+TASKS_AT_ONCE = 1000  # of an array that come in one turn: 15 ms
 
 
 class Submissions:
@@ -89,15 +89,17 @@ class Submissions:
     async def _queue(self, sent: Submission, accepted: Accepted) -> None:
         estimate_s = self._dispatcher.estimate_s(sent.user, sent.command)
         jobs, rng = sent.jobs(accepted, estimate_s, by_uid=self._dispatcher.by_uid), self._rng
-        if not (sent.after or sent.not_before):
-            self._dispatcher.carry(self._life.submitted(jobs, clock_s(), rng))
-            return
-        early = (
-            (job, Waits(conditions_of(sent.after, job.array_index), sent.not_before))
-            for job in jobs
-        )
-        at_once = accepted.count if sent.gang else EARLY_AT_ONCE  # a gang comes whole
-        while some := list(islice(early, at_once)):
-            self._life.dependents.unix_s = time.time() - clock_s()
-            self._dispatcher.carry(self._life.submitted_early(some, clock_s(), rng))
-            await asyncio.sleep(0.0)
+        at_once = accepted.count if sent.gang else TASKS_AT_ONCE  # a gang comes whole
+        while some := list(islice(jobs, at_once)):
+            if sent.after or sent.not_before:
+                self._life.dependents.unix_s = time.time() - clock_s()
+                early = [
+                    (job, Waits(conditions_of(sent.after, job.array_index), sent.not_before))
+                    for job in some
+                ]
+                actions = self._life.submitted_early(early, clock_s(), rng)
+            else:
+                actions = self._life.submitted(some, clock_s(), rng)
+            self._dispatcher.carry(actions)
+            if len(some) == at_once:
+                await asyncio.sleep(0.0)

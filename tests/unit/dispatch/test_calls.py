@@ -10,10 +10,13 @@ from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config
 from lbd.dispatch import calls
 from lbd.dispatch.calls import Calls
+from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.host_connection import HostConnection
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.submissions import Submissions
 from lbd.local.call_rates import CHEAPER, TURNS_MIN
 from lbd.local.rate_limit import TURN_BYTES
+from lbd.local.time_share import TimeShares
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.dispatch import services
 from tests.unit.dispatch.services import Trust, opened
@@ -241,3 +244,25 @@ async def test_long_answers_that_are_under_way_together_share_the_time(monkeypat
     await asyncio.gather(ask("ann"), ask("bob"))
     first, last = charged
     assert first == pytest.approx(last / 2, rel=0.3)
+
+
+async def test_a_host_whose_heartbeats_take_long_has_half_of_the_time(tmp_path, monkeypatch):
+    """One that offered another number of slots each time had all jobs that wait looked at."""
+    clock, heard = Clock(), []
+
+    def slow(_dispatcher, name, _line, up):
+        heard.append((name, len(up.reports)))
+        clock.now_s += 10.0 * up.HasField("heartbeat")
+
+    monkeypatch.setattr(Dispatcher, "heard", slow)
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        world.desk._seconds = TimeShares(clock_s=clock, cpu_s=clock)
+        line, beat = HostConnection(None, 1), pb.WorkUp(heartbeat=pb.Heartbeat())
+        await world.desk._hear("h2", line, beat.SerializeToString())
+        again = asyncio.create_task(world.desk._hear("h2", line, beat.SerializeToString()))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await world.desk._hear("h3", line, beat.SerializeToString())
+        await world.desk._hear("h2", line, pb.WorkUp(reports=[{}]).SerializeToString())
+        assert heard == [("h2", 0), ("h3", 0), ("h2", 1)]
+        again.cancel()
