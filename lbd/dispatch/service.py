@@ -1,9 +1,9 @@
 """What the dispatcher is asked over the network: the hosts' lines, submissions, questions."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -121,7 +121,7 @@ class QueueService:
                 await self._seconds.turn(name)
             if line.broken.is_set():
                 return
-            with self._seconds.spending(name) if beats else contextlib.nullcontext():
+            with self._seconds.spending(name) if beats else nullcontext():
                 self._dispatcher.heard(name, line, up)
             # Each that is not renewed is answered by an order, which takes as long as a report.
             unknown = min(len(up.heartbeat.held) - line.renewed, KILLED_AT_ONCE)
@@ -133,21 +133,15 @@ class QueueService:
             if (proven := await self._trust.caller(context)) not in ("", asked.origin):
                 raise LbdError(one_line(f"{proven} submits in the name of {asked.origin}"))
             # To its end, even if the caller is gone: what is in the ledger must be in the queue.
-            host = await self._calls.host(context)
-            taking = asyncio.ensure_future(self._take(asked, host))
+            who = await self._calls.host(context), asked.user
+            turn = self._calls.ordering(*who, alone=False) if asked.after else nullcontext()
+            taking = asyncio.ensure_future(self._submissions.take_in(turn, asked))
             taking.add_done_callback(lambda done: done.cancelled() or done.exception())
             return (await asyncio.shield(taking)).SerializeToString()
         except Deposed as problem:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
         except LbdError as problem:
             return pb.SubmitReply(error=str(problem)).SerializeToString()
-
-    async def _take(self, asked: pb.SubmitRequest, host: str) -> pb.SubmitReply:
-        """What waits for others is looked up like what an order is for. Raises LbdError."""
-        if not asked.after:
-            return await self._submissions.take(asked)
-        async with self._calls.ordering(host, asked.user, alone=False):
-            return await self._submissions.take(asked)
 
     async def _jobs(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.JobsAsked, data, context)

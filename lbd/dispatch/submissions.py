@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import islice
 
@@ -40,6 +41,13 @@ class Submissions:
         self._predictions = predictions
         self._earlier_tasks = EarlierTasks(dispatcher.ledger, dispatcher.life.queues.targets)
         self._room = QueueRoom(dispatcher)
+
+    async def take_in(
+        self, turn: AbstractAsyncContextManager[None], asked: pb.SubmitRequest
+    ) -> pb.SubmitReply:
+        """The same in its turn, for what takes as long as an order. Raises LbdError."""
+        async with turn:
+            return await self.take(asked)
 
     async def take(self, asked: pb.SubmitRequest) -> pb.SubmitReply:
         """Raises LbdError."""
