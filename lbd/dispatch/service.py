@@ -25,9 +25,8 @@ from lbd.dispatch.job_view import JobViews, add_attempts, in_pieces
 from lbd.dispatch.orders import Orders
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.submissions import Submissions
-from lbd.dispatch.watching import TooManyWatched, Watching
+from lbd.dispatch.watching import TooManyWatched, Watching, is_long
 from lbd.errors import LbdError
-from lbd.local.time_share import TimeShares
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.question import read
@@ -61,7 +60,6 @@ class QueueService:
         self._job_views = JobViews(dispatcher.life, dispatcher.ledger, self._predictions)
         rate = dispatcher.config.dispatch.host_bytes_per_s
         self._paces = Paces(rate, dispatcher.config.dispatch.host_message_bytes)
-        self._seconds = TimeShares()  # that heartbeats take
         self._calls = Calls(trust, rate)
         owners = Owners(dispatcher.by_uid, dispatcher.uid_of)
         self._submissions = Submissions(dispatcher, self._predictions, owners)
@@ -115,13 +113,9 @@ class QueueService:
     async def _hear(self, name: HostId, line: HostConnection, message: bytes) -> None:
         """Raises DecodeError, ValueError, KeyError."""
         up = pb.WorkUp.FromString(message)
-        beats = up.HasField("heartbeat")
+        spending = self._paces.seconds.spending(name) if up.HasField("heartbeat") else nullcontext()
         if await self._paces.reports_turn(name, len(up.reports), len(message), line):
-            if beats:  # what it offers may be news to each job that waits
-                await self._seconds.turn(name)
-            if line.broken.is_set():
-                return
-            with self._seconds.spending(name) if beats else nullcontext():
+            with spending:
                 self._dispatcher.heard(name, line, up)
             # Each that is not renewed is answered by an order, which takes as long as a report.
             unknown = min(len(up.heartbeat.held) - line.renewed, KILLED_AT_ONCE)
@@ -197,7 +191,7 @@ class QueueService:
         asked = await self._read(pb.JobsAsked, data, context)
         who = await self._calls.host(context), asked.user
         try:
-            async with self._calls.long(*who):
+            async with (self._calls.listing if is_long(asked) else self._calls.long)(*who):
                 watched = await self._finder.ids(
                     asked.selectors, self._asker(asked), by_number=asked.by_number
                 )
@@ -212,10 +206,8 @@ class QueueService:
 
         try:
             with self._watching.held(who, len(watched)):
-                turn = partial(self._calls.long, *who)
-                await self._watching.follow(
-                    who[0], watched, send, turn, once_ended=asked.once_ended
-                )
+                turn, ends = partial(self._calls.listing, *who), asked.once_ended
+                await self._watching.follow(who[0], watched, send, turn, once_ended=ends)
         except TooManyWatched as problem:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem))
 
