@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from lbd.dispatch.core.dependencies.conditions import TASK, written
@@ -18,6 +20,8 @@ from lbd.text.task_indexes import TaskIndexes
 
 if TYPE_CHECKING:
     from lbd.dispatch.core.dependencies.dependents import Span
+
+IndexesOf = Callable[[str], TaskIndexes]
 
 LOOK_EVERY_S = 0.2
 SHOWN = 8  # runs of indexes
@@ -37,20 +41,15 @@ class DependencyLookup:
         named = [after_of(text) for text in await self._with_last(asked)]
         ranges = await self._ledger.arrays([number for _, number, _ in named]) if named else {}
         owned: dict[int, bool] = {}
-        found: dict[tuple[str, int, int, str], None] = {}
-        for how, number, index in named:
-            shown = str(number) if index is None else f"{number}_{index}"
+        for _, number, index in named:
             place = ranges.get(number)
             if place is not None and place.first not in owned:
                 owned[place.first] = await self._is_theirs(asked, place)
             if place is None or not owned[place.first]:
                 # The same words for both: whether others have a job of this number is theirs.
+                shown = shown_of(number, index)
                 raise LbdError(f"--after: no job {shown} of yours is on record")
-            if how == TASK:
-                check_tasks(place, number, index, sent)
-                found[how, place.first, place.last, place.indexes] = None
-            else:
-                found[how, *numbers_of(place, number, index), shown] = None
+        found = await asyncio.to_thread(meant, named, ranges, sent) if named else {}
         if len(text := written(found)) > WAITS_BYTES_MAX:
             raise LbdError(
                 f"--after: the indexes of these arrays take {len(text)} bytes; {WAITS_BYTES_MAX} is"
@@ -84,13 +83,39 @@ class DependencyLookup:
         return asked.is_admin and (not fault or rows[0].origin == asked.origin)
 
 
-def numbers_of(place: SubmissionRange, number: int, index: int | None) -> tuple[int, int]:
+def shown_of(number: int, index: int | None) -> str:
+    return str(number) if index is None else f"{number}_{index}"
+
+
+def meant(
+    named: Sequence[tuple[str, int, int | None]],
+    ranges: Mapping[int, SubmissionRange],
+    sent: Submission,
+) -> dict[tuple[str, int, int, str], None]:
+    """As `written` takes them. With many tasks that takes a second, beside the event loop; the
+    indexes of an array, of which there may be ten thousand parts, are read once. Raises LbdError.
+    """
+    indexes_of, found = cache(TaskIndexes), dict[tuple[str, int, int, str], None]()
+    for how, number, index in named:
+        place = ranges[number]
+        if how == TASK:
+            check_tasks(place, number, index, sent, indexes_of)
+            found[how, place.first, place.last, place.indexes] = None
+        else:
+            shown = shown_of(number, index)
+            found[how, *numbers_of(place, number, index, indexes_of), shown] = None
+    return found
+
+
+def numbers_of(
+    place: SubmissionRange, number: int, index: int | None, indexes_of: IndexesOf
+) -> tuple[int, int]:
     """Of a job, of one task, or of all tasks of an array. Raises LbdError."""
     if index is None:
         return (place.first, place.last) if number == place.first else (number, number)
     if not place.indexes or number != place.first:
         raise LbdError(f"--after: job {number} is no array, so it has no task {index}")
-    indexes = TaskIndexes(place.indexes)
+    indexes = indexes_of(place.indexes)
     begin, end = indexes.places(index, index)
     if begin == end:
         own = shown_runs(indexes.runs, SHOWN)
@@ -98,7 +123,9 @@ def numbers_of(place: SubmissionRange, number: int, index: int | None) -> tuple[
     return number + begin, number + begin
 
 
-def check_tasks(place: SubmissionRange, number: int, index: int | None, sent: Submission) -> None:
+def check_tasks(
+    place: SubmissionRange, number: int, index: int | None, sent: Submission, indexes_of: IndexesOf
+) -> None:
     """Whether each task of what comes has its own in that array. Raises LbdError."""
     if index is not None or not place.indexes or number != place.first:
         raise LbdError(f"--after-task: job {number} is no array; name one, like 12")
@@ -106,7 +133,7 @@ def check_tasks(place: SubmissionRange, number: int, index: int | None, sent: Su
         raise LbdError("--after-task needs --array: each task waits for that of the same index")
     if sent.gang:
         raise LbdError("--after-task cannot be used with --gang: all its jobs begin together")
-    indexes = TaskIndexes(place.indexes)
+    indexes = indexes_of(place.indexes)
     for first, last, step in sent.runs:
         for low, high in (
             [(first, last)] if step == 1 else ((n, n) for n in range(first, last + 1, step))

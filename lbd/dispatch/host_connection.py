@@ -16,6 +16,7 @@ import grpc.aio
 
 from lbd.local.call_rates import AT_ONCE_S, TURNS_MIN
 from lbd.local.rate_limit import TURN_BYTES, Rates
+from lbd.local.time_share import TimeShares
 from lbd.net.gen import dispatch_pb2 as pb
 
 STARTS_BYTES = 1 << 20  # of one message; a larger attempt has one for itself
@@ -37,6 +38,7 @@ class Paces:
         per_s = bytes_per_s / TURN_BYTES
         self._rates = Rates(per_s, AT_ONCE_S * per_s)
         self._message_bytes = message_bytes
+        self.seconds = TimeShares()  # that heartbeats take: each may be news to all who wait
 
     async def turn(self, host: str, size_bytes: int, line: "HostConnection") -> bool:
         """Waits until a message of that size may be read; False: its line is broken by then. Raises
@@ -55,8 +57,10 @@ class Paces:
     ) -> bool:
         """Likewise, until so many reports of a message that has had its turn may be carried out."""
         turns = max(0.0, (reports * REPORT_BYTES - size_bytes) / TURN_BYTES)
-        wait_s = self._rates.turn_s(host, time.monotonic(), math.inf, turns)
-        return await self._waited(wait_s or 0.0, line)
+        now_s = time.monotonic()
+        wait_s = self._rates.turn_s(host, now_s, math.inf, turns) or 0.0
+        wait_s = max(wait_s, self.seconds.turn_s(host, now_s, math.inf, 0.0) or 0.0)
+        return await self._waited(wait_s, line)
 
     async def _waited(self, wait_s: float, line: "HostConnection") -> bool:
         """Returns whether the line is not broken by then."""

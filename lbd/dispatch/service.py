@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,7 +25,7 @@ from lbd.dispatch.job_view import JobViews, add_attempts, in_pieces
 from lbd.dispatch.orders import Orders
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.submissions import Submissions
-from lbd.dispatch.watching import TooManyWatched, Watching
+from lbd.dispatch.watching import TooManyWatched, Watching, is_long
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
@@ -112,8 +113,10 @@ class QueueService:
     async def _hear(self, name: HostId, line: HostConnection, message: bytes) -> None:
         """Raises DecodeError, ValueError, KeyError."""
         up = pb.WorkUp.FromString(message)
+        spending = self._paces.seconds.spending(name) if up.HasField("heartbeat") else nullcontext()
         if await self._paces.reports_turn(name, len(up.reports), len(message), line):
-            self._dispatcher.heard(name, line, up)
+            with spending:
+                self._dispatcher.heard(name, line, up)
             # Each that is not renewed is answered by an order, which takes as long as a report.
             unknown = min(len(up.heartbeat.held) - line.renewed, KILLED_AT_ONCE)
             await self._paces.reports_turn(name, max(0, unknown), 0, line)
@@ -124,7 +127,9 @@ class QueueService:
             if (proven := await self._trust.caller(context)) not in ("", asked.origin):
                 raise LbdError(one_line(f"{proven} submits in the name of {asked.origin}"))
             # To its end, even if the caller is gone: what is in the ledger must be in the queue.
-            taking = asyncio.ensure_future(self._submissions.take(asked))
+            who = await self._calls.host(context), asked.user
+            turn = self._calls.ordering(*who, alone=False) if asked.after else nullcontext()
+            taking = asyncio.ensure_future(self._submissions.take_in(turn, asked))
             taking.add_done_callback(lambda done: done.cancelled() or done.exception())
             return (await asyncio.shield(taking)).SerializeToString()
         except Deposed as problem:
@@ -186,7 +191,7 @@ class QueueService:
         asked = await self._read(pb.JobsAsked, data, context)
         who = await self._calls.host(context), asked.user
         try:
-            async with self._calls.long(*who):
+            async with (self._calls.listing if is_long(asked) else self._calls.long)(*who):
                 watched = await self._finder.ids(
                     asked.selectors, self._asker(asked), by_number=asked.by_number
                 )
@@ -201,10 +206,8 @@ class QueueService:
 
         try:
             with self._watching.held(who, len(watched)):
-                turn = partial(self._calls.long, *who)
-                await self._watching.follow(
-                    who[0], watched, send, turn, once_ended=asked.once_ended
-                )
+                turn, ends = partial(self._calls.listing, *who), asked.once_ended
+                await self._watching.follow(who[0], watched, send, turn, once_ended=ends)
         except TooManyWatched as problem:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem))
 

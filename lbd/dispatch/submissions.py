@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import islice
 
@@ -27,7 +28,7 @@ from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 
-EARLY_AT_ONCE = 1000  # tasks of an array that come in one turn: 15 ms
+TASKS_AT_ONCE = 1000  # of an array that come in one turn: 15 ms
 
 
 class Submissions:
@@ -40,6 +41,13 @@ class Submissions:
         self._predictions = predictions
         self._earlier_tasks = EarlierTasks(dispatcher.ledger, dispatcher.life.queues.targets)
         self._room = QueueRoom(dispatcher)
+
+    async def take_in(
+        self, turn: AbstractAsyncContextManager[None], asked: pb.SubmitRequest
+    ) -> pb.SubmitReply:
+        """The same in its turn, for what takes as long as an order. Raises LbdError."""
+        async with turn:
+            return await self.take(asked)
 
     async def take(self, asked: pb.SubmitRequest) -> pb.SubmitReply:
         """Raises LbdError."""
@@ -89,15 +97,17 @@ class Submissions:
     async def _queue(self, sent: Submission, accepted: Accepted) -> None:
         estimate_s = self._dispatcher.estimate_s(sent.user, sent.command)
         jobs, rng = sent.jobs(accepted, estimate_s, by_uid=self._dispatcher.by_uid), self._rng
-        if not (sent.after or sent.not_before):
-            self._dispatcher.carry(self._life.submitted(jobs, clock_s(), rng))
-            return
-        early = (
-            (job, Waits(conditions_of(sent.after, job.array_index), sent.not_before))
-            for job in jobs
-        )
-        at_once = accepted.count if sent.gang else EARLY_AT_ONCE  # a gang comes whole
-        while some := list(islice(early, at_once)):
-            self._life.dependents.unix_s = time.time() - clock_s()
-            self._dispatcher.carry(self._life.submitted_early(some, clock_s(), rng))
-            await asyncio.sleep(0.0)
+        at_once = accepted.count if sent.gang else TASKS_AT_ONCE  # a gang comes whole
+        while some := list(islice(jobs, at_once)):
+            if sent.after or sent.not_before:
+                self._life.dependents.unix_s = time.time() - clock_s()
+                early = [
+                    (job, Waits(conditions_of(sent.after, job.array_index), sent.not_before))
+                    for job in some
+                ]
+                actions = self._life.submitted_early(early, clock_s(), rng)
+            else:
+                actions = self._life.submitted(some, clock_s(), rng)
+            self._dispatcher.carry(actions)
+            if len(some) == at_once:
+                await asyncio.sleep(0.0)

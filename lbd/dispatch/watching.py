@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from lbd.dispatch.core.job_selection import read_range
 from lbd.dispatch.core.ledger_rows import Ledger, Wanted
 from lbd.dispatch.job_view import EXPLAINED_MAX, JobViews, in_pieces
 from lbd.errors import LbdError
@@ -30,6 +31,13 @@ WATCHED_OF_HOST = 4_000_000
 FOR_EVER_S = float("inf")
 Send = Callable[[Sequence[pb.JobInfo]], Awaitable[None]]
 Turn = Callable[[], contextlib.AbstractAsyncContextManager[None]]
+
+
+def is_long(asked: pb.JobsAsked) -> bool:
+    """Whether more jobs may be meant than are looked up at once. Raises LbdError."""
+    if not asked.by_number or not 0 < len(asked.selectors) <= PIECE_JOBS:
+        return True
+    return sum(high - low + 1 for low, high in map(read_range, asked.selectors)) > PIECE_JOBS
 
 
 class TooManyWatched(LbdError):

@@ -427,8 +427,11 @@ class Queues:
         place: Callable[[Registered], int] = attrgetter("number")
         stranded: list[Registered] = sorted(self.aside.values(), key=place)
         self.aside.clear()
-        for registered in merge(stranded, self.registry.backlog.aside(), key=place):
-            self._put(registered, now_s, rng)
+        unfit = set[int]()  # kinds of jobs that no host can take: a million may wait of one
+        aside = (row for row in self.registry.backlog.aside() if id(row.kind) not in unfit)
+        for registered in merge(stranded, aside, key=place):
+            if self._put(registered, now_s, rng) is None:
+                unfit.add(id(registered.kind))
         self._forget_lines()
         return self._fill(tuple(self.servers), now_s, rng)
 

@@ -7,10 +7,10 @@ target it can meet stays where it stands, and is passed over as long as it has e
 comes back (lost with its host) has the place with which it began.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush, heapreplace, nsmallest
-from itertools import islice
+from heapq import heapify, heappop, heappush, heapreplace, merge, nsmallest
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from lbd.dispatch.core.backlog import Backlog, Rows
@@ -83,6 +83,8 @@ class Group(Placed):
 
 
 Heap = list[tuple[int, Entry | Group]]
+Turn = tuple[int, int, Flow]  # by priority, then by place
+NARROW = 100  # flows in a row that need more slots than are left to their user are passed over
 
 
 class Waiting:
@@ -97,9 +99,17 @@ class Waiting:
         self._backlog = backlog
         self._flows: dict[Flow, Heap] = {}
         self._groups: dict[tuple[Flow, int], Group] = {}
+        # Of each flow whose turn it is in there, by users: of arrays with a limit (`--array 1-9%2`)
+        # each has a flow, so those that are not the first of all are not looked at.
+        self._turns: dict[str, list[Turn]] = {}
+        self._noted: dict[Flow, Turn] = {}  # that of these that is still good
 
     def add(self, registered: Registered) -> None:
         flow = self._shares.flow(registered.kind)
+        self._add(flow, registered)
+        self._note(flow)
+
+    def _add(self, flow: Flow, registered: Registered) -> None:
         heap = self._flows.setdefault(flow, [])
         interleave = self._shares.rules.interleave_arrays and not registered.begun
         array = registered.kind.array if interleave else ALONE
@@ -132,15 +142,45 @@ class Waiting:
             return self._front(next(iter(self._flows))) if self._flows else None
         best: tuple[int, float, int] | None = None
         first: Registered | None = None
-        for flow in list(self._flows):
-            registered = self._front(flow)
-            if registered is None or (passes_over and shares.bars(registered.kind)):
-                continue
-            standing = shares.standing(flow.user) if shares.rules.fair_share_s else 0.0
-            rank = -flow.priority, standing, self._flows[flow][0][0]
-            if best is None or rank < best:
-                best, first = rank, registered
+        for user in list(self._turns):
+            if (found := self._next_of(user)) is not None:
+                registered, (priority, place, _) = found
+                standing = shares.standing(user) if shares.rules.fair_share_s else 0.0
+                rank = priority, standing, place
+                if best is None or rank < best:
+                    best, first = rank, registered
         return first
+
+    def _next_of(self, user: str) -> tuple[Registered, Turn] | None:
+        """Whose turn it is of one user, or of all where users do not matter. Those passed over have
+        as much as they may, so there are no more of them than jobs that run, or need more slots
+        than are left to their user."""
+        shares, turns, passed, found = self._shares, self._turns[user], list[Turn](), None
+        left, narrow = shares.slots_left(user), 0
+        while turns and found is None and narrow < NARROW and left > 0:
+            turn = turns[0]
+            front = self._note(turn[-1]) if self._noted.get(turn[-1]) == turn else None
+            if front is None or self._noted[turn[-1]] != turn:
+                heappop(turns)  # another's turn by now
+            elif shares.passes_over and shares.bars(front.kind):
+                passed.append(heappop(turns))
+                narrow += front.kind.slots > left
+            else:
+                found = front, turn
+        for turn in passed:
+            heappush(turns, turn)
+        if not turns:
+            del self._turns[user]
+        return found
+
+    def _note(self, flow: Flow) -> Registered | None:
+        """Whose turn it is in this flow."""
+        if (front := self._front(flow)) is not None:
+            turn = -flow.priority, self._flows[flow][0][0], flow
+            if self._noted.get(flow) != turn:
+                self._noted[flow] = turn
+                heappush(self._turns.setdefault(flow.user, []), turn)
+        return front
 
     def take(self, head: Entry, number: Callable[[], int]) -> None:
         """It begins, and is out of the line already. `number` is for the end of the line."""
@@ -148,16 +188,15 @@ class Waiting:
         heap = self._flows[flow]
         turn, item = heappop(heap)
         head.number, head.begun = turn, True
-        if not isinstance(item, Group):
-            return
-        following = item.front(self.line)
-        if following is None:
+        following = item.front(self.line) if isinstance(item, Group) else None
+        if isinstance(item, Group) and following is None:
             del self._groups[flow, item.array]
-        else:
+        elif isinstance(item, Group) and following is not None:
             item.place = turn if self._shares.targets.keeps_place(item.array) else number()
             if item.array == ALONE:
                 item.place = following.number
             heappush(heap, (item.place, item))
+        self._note(flow)
 
     def keep(self, fits: Callable[[QueuedJob], bool], leave: Callable[[Registered], None]) -> None:
         """Keeps the jobs that fit; calls `leave` for each of the others."""
@@ -166,6 +205,8 @@ class Waiting:
             heapify(heap)
         standing = {item for heap in self._flows.values() for _, item in heap}
         self._groups = {key: one for key, one in self._groups.items() if one in standing}
+        for flow in list(self._flows):
+            self._note(flow)
 
     def _stays(
         self,
@@ -185,8 +226,10 @@ class Waiting:
     def first(self, count: int) -> list[Registered]:
         """Returns the first few of those who wait, whoever's turn it is."""
         found: list[Registered] = []
-        for heap in self._flows.values():
-            for _, item in nsmallest(count, heap):
+        turns = groupby(merge(*map(in_order, self._turns.values())))
+        flows = (turn[-1] for turn, _ in turns if self._noted.get(turn[-1]) == turn)
+        for flow in islice(flows, count):
+            for _, item in nsmallest(count, self._flows[flow]):
                 if isinstance(item, Group):
                     found += item.first(self.line, count)
                 elif item.line == self.line:
@@ -250,4 +293,16 @@ class Waiting:
                 return item
             heappop(heap)
         del self._flows[flow]
+        self._noted.pop(flow, None)
         return None
+
+
+def in_order(turns: Sequence[Turn]) -> Iterator[Turn]:
+    """Those of a heap, without a look at more of them than are taken."""
+    ahead = [(turn, at) for at, turn in enumerate(turns[:1])]
+    while ahead:
+        turn, at = heappop(ahead)
+        yield turn
+        for below in (2 * at + 1, 2 * at + 2):
+            if below < len(turns):
+                heappush(ahead, (turns[below], below))

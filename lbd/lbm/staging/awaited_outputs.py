@@ -36,18 +36,28 @@ class AwaitedOutputs:
     def coming(self, uid: int, jobs: Sequence[int]) -> list[int]:
         """Those of these ended jobs, in order, whose outputs are on their way to that user here:
         no trouble is known yet that keeps them."""
-        found: list[int] = []
+        return sorted(job for _, own in self._by_note(uid, jobs) for job in own)
+
+    def _by_note(self, uid: int, jobs: Sequence[int]) -> list[tuple[Note, list[int]]]:
+        found: list[tuple[Note, list[int]]] = []
         for note in self._notes.values():
             if note.uid == uid and note.fetch and not note.waited_for:
                 begin, end = (bisect_left(jobs, note.first + n) for n in (0, note.count))
-                found += filter(note.is_left, jobs[begin:end])
-        return sorted(job for job in found if job not in self.troubles)
+                found.append((note, [job for job in jobs[begin:end] if self._comes(note, job)]))
+        return found
+
+    def _comes(self, note: Note, job: int) -> bool:
+        return note.is_left(job) and job not in self.troubles
 
     async def wait(self, uid: int, jobs: Sequence[int]) -> None:
         """Until the outputs of these ended jobs are here, or it is known why they are not."""
-        while jobs := self.coming(uid, jobs):
-            await self._moved.wait()
-            await asyncio.sleep(PAUSE_S)
+        for note, left in self._by_note(uid, jobs):
+            while left:  # they are looked at one by one: of an array there may be very many
+                if self._comes(note, left[-1]):
+                    await self._moved.wait()
+                    await asyncio.sleep(PAUSE_S)
+                else:
+                    left.pop()
 
     async def answer(self, uid: int, ended: Sequence[pb.JobInfo], patience_s: float) -> Json:
         """How many jobs have outputs that are on their way here, after a while, and what keeps

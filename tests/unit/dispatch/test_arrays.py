@@ -4,6 +4,7 @@ import pytest
 
 from lbd.dispatch import orders
 from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.daemon import Dispatcher
@@ -211,3 +212,16 @@ async def test_an_update_of_many_large_jobs_is_written_in_parts(world, monkeypat
     before = await world.ledger.spec(1)
     await world.act(verb="update", selectors=["1"], update=Update(name="other"), **WHO)
     assert await world.ledger.spec(1) == before
+
+
+async def test_a_long_array_joins_the_queue_in_parts(world, monkeypatch):
+    """A hundred thousand tasks held up everybody for two seconds."""
+    came, submitted = [], Lifecycle.submitted
+
+    def counted(life, jobs, *now):
+        came.append(len(jobs))
+        return submitted(life, jobs, *now)
+
+    monkeypatch.setattr(Lifecycle, "submitted", counted)
+    assert (await world.submit(asking(is_array=True, first_index=1, count=2500))).error == ""
+    assert came == [1000, 1000, 500]

@@ -8,11 +8,15 @@ import pytest
 
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config
-from lbd.dispatch import calls
+from lbd.dispatch import calls, host_connection
 from lbd.dispatch.calls import Calls
+from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.host_connection import HostConnection
 from lbd.dispatch.predictions import Predictions
+from lbd.dispatch.submissions import Submissions
 from lbd.local.call_rates import CHEAPER, TURNS_MIN
 from lbd.local.rate_limit import TURN_BYTES
+from lbd.local.time_share import TimeShares
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.dispatch import services
 from tests.unit.dispatch.services import Trust, opened
@@ -124,6 +128,27 @@ async def test_predictions_are_long_questions(tmp_path, monkeypatch):
         assert len(running) == 6
 
 
+async def test_what_waits_for_other_jobs_is_submitted_like_an_order(tmp_path, monkeypatch):
+    """To look these up takes a second of a thread, and may leave nothing on record."""
+    running, go_on = [], asyncio.Event()
+
+    async def slow(_submissions, asked):
+        running.append(asked.user)
+        await go_on.wait()
+        return pb.SubmitReply()
+
+    monkeypatch.setattr(Submissions, "take", slow)
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        waiting = [services.asking(after=["ok:1"]) for _ in range(6)]
+        others = [services.asking(user="bob", after=["ok:1"]), services.asking()]
+        tasks = [asyncio.create_task(world.submit(one)) for one in (*waiting, *others)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert sorted(running) == ["ann"] * (calls.LONG_OF_USER + 1) + ["bob"]
+        go_on.set()
+        await asyncio.gather(*tasks)
+
+
 async def test_few_long_questions_of_a_host_are_looked_into_at_once():
     paced, running, go_on = Calls(Trust(), 1 << 30), set(), asyncio.Event()
 
@@ -219,3 +244,27 @@ async def test_long_answers_that_are_under_way_together_share_the_time(monkeypat
     await asyncio.gather(ask("ann"), ask("bob"))
     first, last = charged
     assert first == pytest.approx(last / 2, rel=0.3)
+
+
+async def test_a_host_whose_heartbeats_take_long_has_half_of_the_time(tmp_path, monkeypatch):
+    """One that offered another number of slots each time had all jobs that wait looked at."""
+    clock, heard = Clock(), []
+    monkeypatch.setattr(host_connection, "time", SimpleNamespace(monotonic=clock))
+
+    def slow(_dispatcher, name, _line, _up):
+        heard.append(name)
+        clock.now_s += 10.0
+
+    monkeypatch.setattr(Dispatcher, "heard", slow)
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        world.desk._paces.seconds = TimeShares(clock_s=clock, cpu_s=clock)
+        line, beat = HostConnection(None, 1), pb.WorkUp(heartbeat=pb.Heartbeat())
+        tasks = [
+            asyncio.create_task(world.desk._hear(name, line, beat.SerializeToString()))
+            for name in ("h2", "h2", "h3")
+        ]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert heard == ["h2", "h3"]
+        for task in tasks:
+            task.cancel()

@@ -1,9 +1,11 @@
 """Jobs that wait for others, on a real ledger: what is refused, when they begin, what ends them."""
 
+import threading
 import time
 
 import pytest
 
+from lbd.dispatch import dependencies
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.ledger_room import Excess
 from lbd.dispatch.core.records import Cause, Ending
@@ -12,6 +14,7 @@ from lbd.model import HostId, JobId
 from lbd.net.gen.dispatch_pb2 import Update
 from lbd.process.boot_clock import clock_s
 from lbd.text.index_list import runs_in, runs_text
+from lbd.text.task_indexes import TaskIndexes
 from tests.unit.dispatch.services import HostConnection, asking, opened
 
 WHO = {"user": "ann", "uid": 1001}
@@ -125,6 +128,22 @@ async def test_indexes_of_megabytes_are_not_kept_with_every_job_that_waits(world
     assert (await world.submit(after("task:1", **array, count=1))).error == ""
     refused = (await world.submit(after("task:1", "task:9001", **array, count=1))).error
     assert refused.startswith("--after: the indexes of these arrays take ")
+
+
+async def test_the_indexes_of_an_array_are_read_once_beside_the_event_loop(world, monkeypatch):
+    """A thousand names of tasks of an array with ten thousand parts held up everybody for 14 s."""
+    await world.submit(asking(**ARRAY | {"indexes": "1-300"}))
+    read = []
+
+    def reading(text):
+        read.append(threading.current_thread())
+        return TaskIndexes(text)
+
+    monkeypatch.setattr(dependencies, "TaskIndexes", reading)
+    for named in ([f"ok:1_{index}" for index in range(1, 300)], ["task:1", "any:1_3"]):
+        assert (await world.submit(after(*named, **ARRAY))).error == ""
+    assert len(read) == 2
+    assert threading.main_thread() not in read
 
 
 async def test_task_by_task(world):

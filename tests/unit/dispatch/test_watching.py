@@ -81,6 +81,25 @@ async def test_who_has_very_many_that_watch_is_told_less_often_why_a_job_waits(w
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@pytest.mark.parametrize("which", [["@me"], [f"1-{PIECE_JOBS + 1}"], []])
+async def test_who_watches_many_has_a_share_of_the_time_and_who_watches_one_waits_for_none(
+    world, which
+):
+    """A host that asked for a hundred thousand again and again kept others waiting for 11 s."""
+    await world.submit(asking(is_array=True, first_index=1, count=PIECE_JOBS + 1))
+    world.desk._calls._time_of_user.charge(("h2", "ann"), 1000.0)
+    many, one = Context(), Context()
+    asked = pb.JobsAsked(user="ann", selectors=which, by_number=which != ["@me"])
+    watching = asyncio.create_task(world.desk._watch(asked.SerializeToString(), many))
+    short = pb.JobsAsked(user="ann", selectors=["1"], by_number=True).SerializeToString()
+    other = asyncio.create_task(world.desk._watch(short, one))
+    async with asyncio.timeout(10):
+        await one.sent.get()
+    assert many.sent.empty()
+    watching.cancel()
+    other.cancel()
+
+
 async def test_only_the_end_is_sent_to_who_wants_no_more(world):
     await world.submit(asking())
     context = Context()

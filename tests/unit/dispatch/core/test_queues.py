@@ -77,6 +77,19 @@ def test_a_job_too_large_for_every_host_steps_aside():
     assert table.host("h2", 3) == ["huge@h2"]
 
 
+def test_when_hosts_change_jobs_of_a_kind_that_none_can_take_are_looked_at_once(monkeypatch):
+    """A host that offered other slots again and again took a dispatcher's time with them."""
+    table = Table()
+    for n in range(1, 200):
+        table.arrive(f"{n}", slots=4, user="ann" if n % 2 else "bob")
+    looks, put = [], Queues._put
+    monkeypatch.setattr(Queues, "_put", lambda *given: looks.append(1) or put(*given))
+    table.host("h1", slots=2)
+    assert len(looks) == 2
+    assert table.host("h1", slots=4) == ["1@h1"]
+    assert table.ended("1") == ["2@h1"]
+
+
 def test_the_host_of_the_lowest_load_starts_it_and_what_it_got_counts():
     table = Table()
     table.host("h1", 4, load=0.6)

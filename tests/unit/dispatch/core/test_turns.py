@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.shares import read_name_limits
+from lbd.dispatch.core.waiting_line import Waiting
 from lbd.model import JobId
 from lbd.policy.even_share import even_share
 from tests.unit.dispatch.core.test_queues import Table
@@ -215,6 +216,66 @@ def test_the_order_that_is_told_is_the_order_in_which_they_begin(jobs, cancelled
     left = len(jobs) - sum(n < len(jobs) for n in cancelled)
     told = [waiter.id for waiter in table.queues.lines[1].order()] if jobs else []
     assert run_all(table, left) == told
+
+
+def test_of_many_limited_arrays_those_whose_turn_it_is_not_are_not_looked_at(monkeypatch):
+    """Three thousand of them took all of a dispatcher's time."""
+    table, looks = Table(), []
+    front, count = Waiting._front, 300
+    monkeypatch.setattr(Waiting, "_front", lambda line, flow: looks.append(1) or front(line, flow))
+    table.host("h1", slots=2)
+    for n in range(1, count + 1):
+        for task in range(2):
+            table.arrive(f"{1000 * task + n}", array=n, at_once=1)
+    assert len(looks) < 30 * count
+    looks.clear()
+    table.arrive("x")
+    table.ended("1")
+    assert len(table.queues.lines[1].first(3)) == 3
+    assert len(looks) < 30
+
+
+def first_of_all(line):
+    """Whose turn it is, found by a look at each that could go first."""
+    shares, found = line._shares, []
+    for flow in list(line._flows):
+        front = line._front(flow)
+        if front is not None and not shares.bars(front.kind):
+            standing = shares.standing(flow.user)
+            found.append((-flow.priority, standing, line._flows[flow][0][0], front.id))
+    return min(found)[-1] if found else None
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["arrive", "arrive", "arrive", "ended", "lost", "slots"]),
+        st.integers(0, 39), st.sampled_from(["ann", "bob"]), st.integers(1, 2), st.integers(0, 2),
+    ),
+    max_size=60,
+)  # fmt: skip
+RULES = st.sampled_from(
+    [{}, {"priorities": True}, {"user_slots": 3}, {"fair_share_s": 9.0, "user_slots": 3}]
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps=STEPS, rules=RULES, interleave=st.booleans())
+def test_whose_turn_it_is_whatever_has_happened(steps, rules, interleave):
+    table, jobs = Table(interleave_arrays=interleave, **rules), []
+    table.host("h1", slots=4)
+    for what, number, user, slots, more in steps:
+        table.now_s += 1.0
+        if what == "arrive":
+            jobs.append(f"{len(jobs) + 1}")
+            table.arrive(jobs[-1], user=user, slots=slots, array=number % 5 + 1, at_once=more,
+                         priority=number % 3 - 1)  # fmt: skip
+        elif what == "slots":
+            table.host("h1", slots=4, open_slots=more)
+        elif jobs:
+            getattr(table, what)(jobs[number % len(jobs)])
+        if (line := table.queues.lines.get(1)) is not None and line.jobs:
+            expected, head = first_of_all(line), line.head()
+            assert (head.id if head is not None else None) == expected
 
 
 @pytest.mark.parametrize(

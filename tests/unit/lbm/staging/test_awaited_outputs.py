@@ -39,6 +39,21 @@ async def test_they_are_awaited_until_they_are_here_or_kept_from_coming():
     assert await awaited.answer(OWN, ended, 60.0) == answer
 
 
+async def test_one_that_is_here_costs_no_look_at_all_that_are_not(monkeypatch):
+    """Four who waited for an array of 100,000 tasks took all of an LBM's time."""
+    own, looks = Note("1" * 32, 1, 1000, OWN, 0o022, "/", [], ["out"]), []
+    awaited, is_left = outputs(own), Note.is_left
+    monkeypatch.setattr("lbd.lbm.staging.awaited_outputs.PAUSE_S", 0.0)
+    monkeypatch.setattr(Note, "is_left", lambda *given: looks.append(1) or is_left(*given))
+    waiting = asyncio.create_task(awaited.wait(OWN, range(1, 1001)))
+    for job in range(1, 101):
+        await asyncio.sleep(0)
+        own.end(job)
+        awaited.settle(job)
+    assert len(looks) < 2000
+    waiting.cancel()
+
+
 async def test_an_answer_does_not_wait_longer_than_it_is_asked_to():
     awaited = outputs(array(10))
     answer = await awaited.answer(OWN, [pb.JobInfo(id=12), pb.JobInfo(id=11)], 0.0)
