@@ -171,7 +171,7 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         manifest = manifest_in(file, directory)
         check_is_ours(file, manifest, config)
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(manifest.unix_s))
-        restored = Restored(0, 0)
+        restored, kept = Restored(0, 0), ""
         if LEDGER in parts:
             if ledger_path(config) is None:
                 raise LbdError(
@@ -179,7 +179,6 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
                 )
             why = f"restored from a copy of {when}"
             restored = begin_again(directory / LEDGER, why, time.time())
-        kept = ""
         if AUTHORITY[1] in parts:
             kept = why_kept(checked_authority(directory / "authority", config), config)
         left_out = (*(AUTHORITY if kept else ()), *(() if config_file else (CONFIG, HOSTS)))
@@ -194,15 +193,14 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         say(f"{kept}; the one in {file} is left out")
     if made:
         say(made)
-    say_what_is_next(restored, parts, manifest)
-    if is_elsewhere(config.host.address):
-        say(f"{config.host.address} is no address of this machine; first of all: "
-            "`lbctl config set host.address ADDRESS`")  # fmt: skip
-    put("start the daemons: `lbd up`, or systemctl start lbd.target")
+    say_what_is_next(restored, parts, manifest, config)
     return 0
 
 
-def say_what_is_next(restored: Restored, parts: list[str], manifest: Manifest) -> None:
+def say_what_is_next(
+    restored: Restored, parts: list[str], manifest: Manifest, config: Config
+) -> None:
+    host = config.host
     if AUTHORITY[1] in parts:
         say("hosts that joined since then must join again, and those that were revoked since then "
             "are to be revoked again; the others renew their certificates at the address "
@@ -210,13 +208,16 @@ def say_what_is_next(restored: Restored, parts: list[str], manifest: Manifest) -
     if restored.held or restored.lost:
         say(f"{restored.held} jobs are held, {restored.lost} are lost; when the dispatcher runs: "
             "`lbctl jobs`, then `lbctl release ID` or `lbctl kill ID`")  # fmt: skip
+    if is_elsewhere(host.address):
+        say(f"{host.address} is no address of this machine: `lbctl config set host.address` first")
+    if manifest.authority and not host_files(config).exist():
+        say(f"{host.name} has no certificate any more: `lbctl token create {host.name}` on the "
+            "authority's host, and `lbctl join` here, first")  # fmt: skip
+    put("start the daemons: `lbd up`, or systemctl start lbd.target")
 
 
 def need_stopped(config: Config, patience_s: float = 0.0) -> None:
-    """Those that are ending have `patience_s` for it: `systemctl stop lbd.target` returns before.
-
-    Raises LbdError.
-    """
+    """`patience_s`: for those that are ending, as after `systemctl stop`. Raises LbdError."""
     deadline_s = time.monotonic() + patience_s
     while running := program_running(config):
         if time.monotonic() >= deadline_s:
@@ -228,9 +229,8 @@ def program_running(config: Config) -> str:
     """Which daemon of this host runs, and its process; "" if none does."""
     for directory in (config.host.runtime_dir, config.host.state_dir):
         for daemon in DAEMONS:
-            pid = pid_of_holder(Path(directory, f"{daemon}.pid"))
-            if pid is not None:
-                return f"`lbd up` (pid {pid})" if daemon == "up" else f"`lbd {daemon}` (pid {pid})"
+            if (pid := pid_of_holder(Path(directory, f"{daemon}.pid"))) is not None:
+                return f"`lbd {daemon}` (pid {pid})"
     return ""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from lbd.cli.complaints import complain
 from lbd.cli.ctl.verb import Verb
 from lbd.cli.program import Parser
+from lbd.cli.web import USUAL_LISTEN
 from lbd.config.load import default_runtime_dir, load
 from lbd.console.output import print_json, put
 from lbd.console.reply import Json, number, text
@@ -66,7 +67,8 @@ def wake() -> bool:
     """With the package its first connection starts the page. Returns whether one was made."""
     try:
         done = subprocess.run(WHERE, capture_output=True, text=True, timeout=ANSWER_S, check=False)
-        address = done.stdout.partition(" ")[0].strip()  # 127.0.0.1:9480 (Stream)
+        # 127.0.0.1:9480 (Stream). Without D-Bus systemd answers root alone.
+        address = done.stdout.partition(" ")[0].strip() or USUAL_LISTEN
         host, _, port = address.rpartition(":")
         with socket.create_connection((host.strip("[]"), int(port)), ANSWER_S):
             return True

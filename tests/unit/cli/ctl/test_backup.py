@@ -106,6 +106,15 @@ def test_roots_backup_in_a_users_directory_is_not_the_users(lbctl, host, tmp_pat
     assert made == [None]  # nor are the parts ever where the user could exchange them
 
 
+def test_a_host_that_has_lost_its_certificate_is_said_to_need_one(lbctl, host, tmp_path):
+    """Where the copy has the authority it gets one at once."""
+    shutil.move(host.authority.root, tmp_path / "elsewhere")
+    lbctl("backup", tmp_path / "b.tar")
+    shutil.rmtree(host.state)
+    said = lbctl("restore", tmp_path / "b.tar").err
+    assert "h1 has no certificate any more: `lbctl token create h1` on the authority's" in said
+
+
 def test_a_machine_with_another_address_finds_the_others_and_is_said_to_need_its_own(
     lbctl, host, tmp_path
 ):
@@ -117,7 +126,8 @@ def test_a_machine_with_another_address_finds_the_others_and_is_said_to_need_its
     lbctl("backup", tmp_path / "b.tar")
     (host.state / "hosts.json").write_text("of this host")
     said = lbctl("restore", tmp_path / "b.tar").err
-    assert "192.0.2.9 is no address of this machine; first of all: `lbctl config set" in said
+    assert "192.0.2.9 is no address of this machine: `lbctl config set host.address`" in said
+    assert "no certificate" not in said
     assert (host.state / "hosts.json").read_text() == "of this host", "it knows better"
     host.lose()
     monkeypatch.delenv("LBD_CONFIG")
