@@ -97,6 +97,8 @@ def restarted(daemons: Daemons, name: str) -> int:
     ask_status(daemons, name)  # that it runs
     old, uid = process_of(daemons, name)
     file = pid_file(daemons, name)
+    if not old and file.exists() and not os.access(file, os.R_OK):
+        raise Refusal("only root or the daemon's own user may do that", "denied")
     if not old:  # a signal to process 0 would reach our own caller's whole group
         raise Unavailable(f"{name} answers, but {file} does not say which process it is")
     try:
