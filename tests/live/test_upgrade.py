@@ -33,7 +33,7 @@ STEPS = (
     ("lbd/net/release.py", r"newest=2, oldest=1, f", "newest=3, oldest=2, f"),
     ("lbd/dispatch/ledger/schema.py", r"(?m)^\)\nVERSION =",
      '    "CREATE TABLE of_the_next_release (id INTEGER);",\n)\nVERSION ='),
-    ("lbd/lim/settings_file.py", r"(?m)^SCHEMA = 1 ", "SCHEMA = 2 "),
+    ("lbd/lim/saved_settings.py", r"(?m)^SCHEMA = 1 ", "SCHEMA = 2 "),
 )  # fmt: skip
 HELD = "echo begun; read x; echo done $x; exit 7"
 QUEUED = "echo $LBD_JOB_ID >>ran; until [ -e go ]; do sleep 0.2; done"

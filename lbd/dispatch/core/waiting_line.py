@@ -106,6 +106,8 @@ class Waiting:
 
     def add(self, registered: Registered) -> None:
         flow = self._shares.flow(registered.kind)
+        if flow in self._flows:
+            self._front(flow)  # an array of which nobody is left does not keep its place
         self._add(flow, registered)
         self._note(flow)
 

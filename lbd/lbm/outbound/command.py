@@ -180,7 +180,10 @@ class Command:
                 self._directory.refused(phase, host)
 
     def _is_news(self, text: str) -> bool:
-        return self._home.is_news(self._uid, self._peer.group, text, time.monotonic())
+        """That a LIM is slow is said once; that there is none, to each command."""
+        return not self._home.lim.connected or self._home.is_news(
+            self._uid, self._peer.group, text, time.monotonic()
+        )
 
     def let_go(self, number: int = 0) -> None:
         """Of the other host: it ends, by that signal, and removes what is there of this command."""

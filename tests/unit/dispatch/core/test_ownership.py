@@ -10,6 +10,10 @@ from lbd.config.schema import AdminConfig, Config
 from lbd.dispatch.core.ownership import Asker, Owners, fault_of_admins
 
 
+async def nobody_asks(number):
+    raise AssertionError(number)
+
+
 @pytest.mark.parametrize(
     ("host", "counts"), [("h1", True), ("desk-3", True), ("h2", False), ("desk", False)]
 )
@@ -22,7 +26,7 @@ def test_an_administrators_host_is_the_dispatchers_or_one_that_it_names(host, co
 
 @pytest.mark.parametrize(("by_uid", "uid"), [(True, 1000), (False, None)])
 def test_numbers_are_asked_for_where_they_count(by_uid, uid):
-    assert Owners(by_uid).asker("ann", 1000) == Asker("ann", uid)
+    assert Owners(by_uid, nobody_asks).asker("ann", 1000) == Asker("ann", uid)
 
 
 @pytest.mark.parametrize(
@@ -33,4 +37,4 @@ def test_numbers_are_asked_for_where_they_count(by_uid, uid):
     ],
 )  # fmt: skip
 def test_a_job_is_of_its_user_by_name_or_by_number(by_uid, asker, owns):
-    assert Owners(by_uid).owns(asker, SimpleNamespace(user="ann", uid=1000)) is owns
+    assert Owners(by_uid, nobody_asks).owns(asker, SimpleNamespace(user="ann", uid=1000)) is owns

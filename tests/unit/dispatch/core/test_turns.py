@@ -241,7 +241,7 @@ def first_of_all(line):
     for flow in list(line._flows):
         front = line._front(flow)
         if front is not None and not shares.bars(front.kind):
-            standing = shares.standing(flow.user)
+            standing = shares.standing(flow.user) if shares.rules.fair_share_s else 0.0
             found.append((-flow.priority, standing, line._flows[flow][0][0], front.id))
     return min(found)[-1] if found else None
 
