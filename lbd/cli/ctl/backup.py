@@ -203,8 +203,8 @@ def say_what_is_next(
     host = config.host
     if AUTHORITY[1] in parts:
         say("hosts that joined since then must join again, and those that were revoked since then "
-            "are to be revoked again; the others renew their certificates at the address "
-            f"that {manifest.host} had")  # fmt: skip
+            f"are to be revoked again; the others hear from {host.name} where to renew their "
+            "certificates")  # fmt: skip
     if restored.held or restored.lost:
         say(f"{restored.held} jobs are held, {restored.lost} are lost; when the dispatcher runs: "
             "`lbctl jobs`, then `lbctl release ID` or `lbctl kill ID`")  # fmt: skip

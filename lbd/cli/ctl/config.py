@@ -342,13 +342,15 @@ def sign_again(daemons: Daemons, replaced: str) -> None:
     signer, is_revoked = text(found, "signed_by"), bool(text(found, "doubt"))
     if not signer or (signer != replaced and not is_revoked):
         return
+    own = daemons.config.host.name
     why = "is revoked" if is_revoked else "is to be replaced"
+    why = "with an old certificate" if signer == own else f"by {signer}, which {why}"
     try:
         daemons.lim({"op": "settings", "sign": True}, FORWARD_TIMEOUT_S)
-        done = f"{daemons.config.host.name} has signed them; lbctl config show --changed has them"
+        done = f"{own} has signed them; lbctl config show --changed has them"
     except LbdError as problem:
         done = f"hosts that join will not take them: {problem}"
-    complain("lbctl", f"the settings for all hosts were signed by {signer}, which {why}: {done}")
+    complain("lbctl", f"the settings for all hosts were signed {why}: {done}")
 
 
 VERBS = {

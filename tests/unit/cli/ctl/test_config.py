@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from lbd.cli.ctl.config import sign_again
 from lbd.cli.lbctl import main
 from lbd.config.load import load
+from lbd.console.daemons import Daemons
 
 
 @pytest.fixture
@@ -173,3 +175,32 @@ def test_for_the_whole_cluster_it_is_saved_by_the_lim(lbctl, file, daemon):
         ("lim.min_gain", True), ("LOWEST", True),
     ]  # fmt: skip
     assert file.read_text() == before
+
+
+REVOKED = {"signed_by": "h2", "doubt": "h2, which has signed them, is revoked"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "replaced", "says"),
+    [
+        ({"signed_by": "h2"}, "h2", "signed by h2, which is to be replaced: h1 has signed them;"),
+        (REVOKED, "h4", "signed by h2, which is revoked: h1 has signed them;"),
+        ({**REVOKED, "signed_by": "h1"}, "", "signed with an old certificate: h1 has signed them;"),
+        ({"signed_by": "h2"}, "h4", ""),
+        ({"signed_by": ""}, "", ""),
+        (REVOKED | {"refuses": True}, "h4", "hosts that join will not take them: h1 may not"),
+    ],
+)
+def test_settings_that_no_newcomer_would_take_are_signed_again(
+    daemon, capsys, settings, replaced, says
+):
+    def answer(question):
+        if question.get("sign") and settings.get("refuses"):
+            return {"ok": False, "error": "h1 may not", "code": "usage"}
+        return settings
+
+    lim = daemon("lim", settings=answer)
+    sign_again(Daemons(load()), replaced)
+    said = capsys.readouterr().err
+    assert says in said if says else said == ""
+    assert [bool(one.get("sign")) for one in lim.asked] == [False, True] if says else [False]
