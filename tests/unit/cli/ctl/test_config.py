@@ -197,7 +197,7 @@ def test_settings_that_no_newcomer_would_take_are_signed_again(
     def answer(question):
         if question.get("sign") and settings.get("refuses"):
             return {"ok": False, "error": "h1 may not", "code": "usage"}
-        return settings
+        return {"ok": True, **settings}
 
     lim = daemon("lim", settings=answer)
     sign_again(Daemons(load()), replaced)
