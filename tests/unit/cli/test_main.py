@@ -95,14 +95,18 @@ def test_a_daemon_ends_well_on_term_and_says_what_broke_it(tmp_path):
     async def ready_again(stop, ready):
         ready("")
 
-    assert wiring.run_daemon("lbd x", config, stopped) == 0
-    assert last_words.read(config.host.runtime_dir, "x") == ""
+    name = "dispatcher"  # the only one whose end others on this host wait to hear of
+    assert wiring.run_daemon("lbd dispatcher", config, stopped) == 0
+    assert last_words.read(config.host.runtime_dir, name) == ""
     for run in (broken, alone):
         with pytest.raises(Unavailable, match="port in use"):
-            wiring.run_daemon("lbd x", config, run)
-        assert last_words.read(config.host.runtime_dir, "x") == "port in use"
-        assert wiring.run_daemon("lbd x", config, ready_again) == 0
-        assert last_words.read(config.host.runtime_dir, "x") == ""
+            wiring.run_daemon("lbd dispatcher", config, run)
+        assert last_words.read(config.host.runtime_dir, name) == "port in use"
+        assert wiring.run_daemon("lbd dispatcher", config, ready_again) == 0
+        assert last_words.read(config.host.runtime_dir, name) == ""
+    with pytest.raises(Unavailable, match="port in use"):
+        wiring.run_daemon("lbd lim", config, alone)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("module", ["argparse", "asyncio", "grpc", "psutil", "uvloop", "google"])
