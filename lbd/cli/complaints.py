@@ -88,7 +88,7 @@ def guard(program: str, body: Callable[[], int]) -> int:
 @contextmanager
 def taking_back() -> Iterator[None]:
     """TERM and HUP raise SystemExit within, as Ctrl-C raises KeyboardInterrupt: so what was begun
-    is taken back, whoever ends us."""
+    is taken back, however we end."""
 
     def leave(number: int, _frame: object) -> None:
         for one in before:  # nothing interrupts the taking back

@@ -95,7 +95,7 @@ class Signs:
 
 def last_used(uids: set[int] | None, is_foreign: IsForeign, until_s: float) -> tuple[str, float]:
     """The terminal that was read last and when (UNIX time); "" if there is none. `uids`: whose.
-    A date after `until_s` is no sign: whoever has a terminal can set it."""
+    A date after `until_s` is no sign: anyone with a terminal can set it."""
     found = "", 0.0
     places = [("/dev/pts/", "pts/"), ("/dev/", "")]
     for directory, shown in places:
