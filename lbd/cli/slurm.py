@@ -1,10 +1,14 @@
 """`lbd slurm install DIR`: Slurm's commands as small programs that speak to our queue."""
 
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 from lbd.cli.program import Parser
 from lbd.errors import LbdError
+from lbd.slurm.options import listed
 from lbd.slurm.program import NAMES, install
+from lbd.slurm.sbatch import GRAMMAR
+from lbd.text.spelling import hint
 
 
 def main(argv: list[str]) -> int:
@@ -12,16 +16,40 @@ def main(argv: list[str]) -> int:
         "lbd slurm",
         "Slurm's commands as small programs that speak to the queue of this cluster:\n"
         + ", ".join(NAMES),
-        ("lbd slurm install ~/slurm-bin      then: PATH=~/slurm-bin:$PATH snakemake …",),
+        (
+            "lbd slurm install ~/slurm-bin      then: PATH=~/slurm-bin:$PATH snakemake …",
+            "lbd slurm install ~/slurm-bin --ignore account,partition,qos,mail-type,mail-user",
+        ),
     )
     parser.add_version()
     parser.add_argument("command", metavar="install", choices=("install",))
     parser.add_argument("directory", metavar="DIR", type=Path, help="where they are put")
+    parser.add_argument(
+        "--ignore",
+        metavar="OPTION,...",
+        type=ignorable,
+        default="",
+        help="options of scripts that lbd has nothing for, such as account: they are ignored; "
+        "without this they are refused",
+    )
     options = parser.parse_args(argv)
     directory: Path = options.directory
     try:
-        made = install(directory)
+        made = install(directory, options.ignore)
     except OSError as problem:
         raise LbdError(f"{problem.filename or directory}: {problem.strerror}") from None
     print(f"{directory}: {', '.join(path.name for path in made)}")
+    if not options.ignore:
+        print("They refuse scripts that name an account, a partition or --mail-type;")
+        print("installed with --ignore account,partition,mail-type, they ignore these options.")
     return 0
+
+
+def ignorable(text: str) -> str:
+    """Raises ArgumentTypeError for what is not an option that sbatch refuses."""
+    names = [name.strip().removeprefix("--") for name in listed(text)]
+    allowed = {"partition", *GRAMMAR.refused, *GRAMMAR.refused_plain} - {*GRAMMAR.instead}
+    for name in names:
+        if name not in allowed:
+            raise ArgumentTypeError(f"sbatch does not refuse {name!r}; {hint(name, allowed)}")
+    return ",".join(names)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 WIDTH_DIGITS = 4
 PARTITION = "lbd"  # the only one
-LET_BE = "LBD_SLURM_IGNORE"  # names of options that a site wants to be passed over
+LET_BE = "LBD_SLURM_IGNORE"  # names of options that a site wants to be ignored
 
 
 class SlurmError(Exception):
@@ -143,6 +143,12 @@ def take(given: Given, name: str, value: str | None, left: list[str], grammar: G
         given.plain.add(name)
     else:
         given.values[name] = value or ""
+
+
+def ignore(names: str) -> None:
+    """As well as those that the variable names."""
+    if names:
+        os.environ[LET_BE] = ",".join(dict.fromkeys([*listed(names), *let_be()]))
 
 
 def let_be() -> list[str]:

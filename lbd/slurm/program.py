@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from lbd.slurm.options import SlurmError
+from lbd.slurm.options import SlurmError, ignore
 from lbd.text.one_line import one_line
 
 TYPE_CHECKING = False  # as in typing, which takes a while to import
@@ -22,14 +22,15 @@ import sys
 sys.path[:0] = {path!r}
 from lbd.slurm.program import run
 
-run("{name}")
+run("{name}", {ignored!r})
 """
 
 
-def run(name: str) -> None:
-    """Never returns."""
+def run(name: str, ignored: str = "") -> None:
+    """Never returns. `ignored`: names of options, with commas, that it was installed to ignore."""
     status = 1
     try:
+        ignore(ignored)
         command: Callable[[list[str]], int] = importlib.import_module(f"lbd.slurm.{name}").run
         status = command(sys.argv[1:])
         sys.stdout.flush()
@@ -42,8 +43,9 @@ def run(name: str) -> None:
     os._exit(status)
 
 
-def install(directory: "Path") -> "list[Path]":
-    """Raises OSError, and FileExistsError rather than replace what is not ours."""
+def install(directory: "Path", ignored: str = "") -> "list[Path]":
+    """`ignored`: as for `run`. Raises OSError, and FileExistsError rather than replace what is not
+    ours."""
     from pathlib import Path
 
     from lbd.process.whole_file import write_whole
@@ -55,7 +57,8 @@ def install(directory: "Path") -> "list[Path]":
         if path.is_symlink() or (path.exists() and "`lbd slurm install`" not in head_of(path)):
             raise FileExistsError(17, "is there already, and is not ours", str(path))
     for name in NAMES:
-        path, text = directory / name, SCRIPT.format(python=sys.executable, name=name, path=[own])
+        path = directory / name
+        text = SCRIPT.format(python=sys.executable, name=name, path=[own], ignored=ignored)
         write_whole(path, text.encode(), 0o755)
         made.append(path)
     return made

@@ -7,7 +7,6 @@ import pytest
 
 from lbd.slurm import sacct, sbatch, scancel, squeue, srun
 from lbd.slurm.options import LET_BE, SlurmError, read
-from lbd.slurm.program import NAMES, install
 from lbd.slurm.queue import SHOWN_S, Job, reason_of, state_of
 from lbd.slurm.sbatch import GRAMMAR, in_script, lbrun_words, shebang, signal_words
 from lbd.slurm.times import begin_text, elapsed, limit_s, memory_text, short_elapsed
@@ -311,28 +310,6 @@ def test_signals_of_scancel_and_options_of_srun():
     assert given.rest == ["echo", "-n"]
     with pytest.raises(SlurmError, match="--mpi"):
         read(["--mpi=pmix", "x"], srun.GRAMMAR)
-
-
-def test_the_commands_are_put_where_nothing_of_others_is(tmp_path):
-    made = install(tmp_path / "bin")
-    assert [path.name for path in made] == list(NAMES)
-    assert all(path.stat().st_mode & 0o777 == 0o755 for path in made)
-    install(tmp_path / "bin")  # once more, over our own
-    (tmp_path / "bin/sinfo").write_text("somebody's\n")
-    with pytest.raises(FileExistsError):
-        install(tmp_path / "bin")
-    assert (tmp_path / "bin/sinfo").read_text() == "somebody's\n"
-
-
-def test_links_where_commands_are_installed_are_not_written_through(tmp_path):
-    """In a directory of a group, say: another has left them at names that can be guessed."""
-    (tmp_path / "precious").write_text("mine")
-    (tmp_path / "bin").mkdir()
-    for name in NAMES:
-        (tmp_path / f"bin/.{name}.new").symlink_to(tmp_path / "precious")
-    install(tmp_path / "bin")
-    assert (tmp_path / "precious").read_text() == "mine"
-    assert all((tmp_path / "bin" / name).stat().st_mode & 0o777 == 0o755 for name in NAMES)
 
 
 def test_they_start_without_what_is_heavy():

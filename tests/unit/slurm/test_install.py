@@ -1,0 +1,58 @@
+"""`lbd slurm install`: where the commands are put, and the options that they are to ignore."""
+
+import os
+import subprocess
+
+import pytest
+
+from lbd.cli.slurm import main as slurm_main
+from lbd.slurm.options import LET_BE
+from lbd.slurm.program import NAMES, install
+
+
+def test_the_commands_are_put_where_nothing_of_others_is(tmp_path):
+    made = install(tmp_path / "bin")
+    assert [path.name for path in made] == list(NAMES)
+    assert all(path.stat().st_mode & 0o777 == 0o755 for path in made)
+    install(tmp_path / "bin")  # once more, over our own
+    (tmp_path / "bin/sinfo").write_text("somebody's\n")
+    with pytest.raises(FileExistsError):
+        install(tmp_path / "bin")
+    assert (tmp_path / "bin/sinfo").read_text() == "somebody's\n"
+
+
+def test_they_are_installed_with_the_options_to_be_ignored(tmp_path, monkeypatch, capsys):
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH -p big\n#SBATCH --mail-type=END -A x\n")
+
+    def refusal(variable):
+        words = [str(tmp_path / "bin/sbatch"), "--nice", str(tmp_path / "job.sh")]
+        environment = {**os.environ, **({LET_BE: variable} if variable else {})}
+        return subprocess.run(words, capture_output=True, text=True, env=environment).stderr
+
+    assert slurm_main(["install", str(tmp_path / "bin")]) == 0
+    assert "--ignore account,partition,mail-type, they ignore" in capsys.readouterr().out
+    assert "--mail-type END (line 3), --nice, --partition big are" in refusal("account")
+    assert slurm_main(["install", "--ignore", "partition,--mail-type", str(tmp_path / "bin")]) == 0
+    assert "--account x (line 3), --nice are not supported" in refusal("")
+    assert refusal("account").endswith(f"or set {LET_BE}=partition,mail-type,account,nice\n")
+
+
+@pytest.mark.parametrize(("name", "answer"), [("acount", '"account"'), ("time", ""), ("hold", "")])
+def test_only_what_is_refused_can_be_ignored(name, answer, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        slurm_main(["install", "--ignore", f"qos,{name}", str(tmp_path / "bin")])
+    assert ended.value.code == 2
+    assert f"sbatch does not refuse {name!r}" in (said := capsys.readouterr().err)
+    assert answer in said
+    assert not (tmp_path / "bin").exists()
+
+
+def test_links_where_commands_are_installed_are_not_written_through(tmp_path):
+    """In a directory of a group, say: another has left them at names that can be guessed."""
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "bin").mkdir()
+    for name in NAMES:
+        (tmp_path / f"bin/.{name}.new").symlink_to(tmp_path / "precious")
+    install(tmp_path / "bin")
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert all((tmp_path / "bin" / name).stat().st_mode & 0o777 == 0o755 for name in NAMES)
