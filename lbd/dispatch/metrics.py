@@ -11,12 +11,13 @@ def dispatcher_metrics(dispatcher: Dispatcher | None) -> Json:
         return {"dispatcher_leads": 0}
     life, ledger = dispatcher.life, dispatcher.ledger
     begun = sum(live.lease is not None and live.lease.begun for live in life.leased.values())
-    waiting = len(life.jobs) - len(life.leased)
+    in_line = len(life.queues.registry)
     return {
         "dispatcher_leads": 1,
         "dispatcher_hosts": len(dispatcher.lines),
         "jobs": [
-            ["queued", "pending", waiting + len(life.leased) - begun],
+            ["queued", "pending", in_line - begun],
+            ["queued", "blocked", len(life.jobs) - in_line],
             ["queued", "running", begun],
         ],
         "ledger_trouble": bool(ledger.trouble),

@@ -43,6 +43,10 @@ def scraped(lab, host):
     }
 
 
+def blocked(found):
+    return found if found["lbd_jobs", "kind=queued", "state=blocked"] == 1 else None
+
+
 def test_the_numbers_are_those_of_what_has_run(shown):
     for _ in range(3):
         shown.run("h1", "lbrun", "-H", "h2", sys.executable, "-c", SPIN, check=True)
@@ -75,6 +79,11 @@ def test_the_numbers_are_those_of_what_has_run(shown):
     for daemon in ("lim", "lbm", "dispatcher", "metrics"):
         assert found["lbd_up", f"daemon={daemon}"] == 1
         assert found["lbd_process_resident_memory_bytes", f"daemon={daemon}"] > 1 << 20
+    assert found["lbd_jobs", "kind=queued", "state=blocked"] == 0
+    later = shown.run("h1", "lbrun", "-d", "--begin", "+1h", "true", check=True).stdout.split()[-1]
+    found = wait_until(lambda: blocked(scraped(shown, "h1")), "the job counts", 15)
+    assert found["lbd_jobs", "kind=queued", "state=pending"] == 0, "it is not to begin yet"
+    shown.run("h1", "lbctl", "kill", later, check=True)
     centres = [scraped(shown, host)["lbd_is_centre",] for host in shown.hosts]
     assert sum(centres) == 1
     user = os.environ.get("USER", "root")
