@@ -65,7 +65,10 @@ class QueueService:
         self._submissions = Submissions(dispatcher, self._predictions, owners)
         self._finder = JobFinder(dispatcher.ledger, owners)
         self._orders = Orders(dispatcher, owners, self._finder)
-        self._watching = Watching(dispatcher.watchers, dispatcher.ledger, self._job_views)
+        life = dispatcher.life
+        self._watching = Watching(
+            dispatcher.watchers, dispatcher.ledger, self._job_views, life.jobs
+        )
 
     def handlers(self) -> grpc.GenericRpcHandler:
         paced, one = self._calls.paced, grpc.unary_unary_rpc_method_handler

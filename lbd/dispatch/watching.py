@@ -6,7 +6,7 @@ import sys
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lbd.dispatch.core.job_selection import read_range
@@ -19,7 +19,10 @@ from lbd.model import ENDED_NAMES, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.ranges import ranges_in
 
-GATHER_S = 0.05
+GATHER_S = 0.05  # changes of many jobs come in one message
+# And those of one job: if it ends meanwhile it is looked at once, not three times, and its watcher
+# asks for its output once. Its end is told at once.
+GATHER_ONE_S = 0.02
 PIECE_BYTES = 1 << 20
 PIECE_JOBS = 500  # that are looked up at once
 RETELL_S = 3.0  # why a job waits, to who watches it
@@ -48,7 +51,7 @@ class Watcher:
     """A client that is notified of changes of some jobs. There may be very many of both, so of each
     it has some bytes and no more."""
 
-    __slots__ = ("changed", "ended", "ends_only", "event", "ids", "open")
+    __slots__ = ("changed", "ended", "ends_only", "event", "gathering", "ids", "open")
 
     def __init__(self, ids: Sequence[int], ends_only: bool) -> None:
         """`ids`: in order."""
@@ -58,16 +61,33 @@ class Watcher:
         self.open = len(ids)
         self.ends_only = ends_only
         self.event = asyncio.Event()
+        self.gathering: asyncio.TimerHandle | None = None
 
     def place(self, job: int) -> int:
         """Of a job among its jobs; -1 if it is none of them."""
         at = bisect_left(self.ids, job)
         return at if at < len(self.ids) and self.ids[at] == job else -1
 
-    def change(self, job: int) -> None:
-        if (at := self.place(job)) >= 0 and not self.ended[at]:
-            self.changed[at] = 1
+    def change(self, job: int, *, has_ended: bool) -> None:
+        if (at := self.place(job)) < 0 or self.ended[at]:
+            return
+        self.changed[at] = 1
+        if has_ended and self.open == 1:
             self.event.set()
+        else:
+            self.wake_soon()
+
+    def wake_soon(self) -> None:
+        if self.gathering is None:
+            gather_s = GATHER_S if len(self.ids) > 1 else GATHER_ONE_S
+            self.gathering = asyncio.get_running_loop().call_later(gather_s, self.event.set)
+
+    def rest(self) -> None:
+        """Until there is another change."""
+        self.event.clear()
+        if self.gathering is not None:
+            self.gathering.cancel()
+            self.gathering = None
 
     def end(self, job: int) -> None:
         """There is no more to be said of it."""
@@ -87,8 +107,8 @@ class Watcher:
         return found
 
     def change_all(self) -> None:
-        for job in self.ids:
-            self.change(job)
+        for at, ended in enumerate(self.ended):
+            self.changed[at] = not ended
 
 
 @dataclass(slots=True)
@@ -114,7 +134,7 @@ class Watchers:
         number = int(job)
         for watcher in self._by_block.get(number // BLOCK, ()):
             if has_ended or not watcher.ends_only:
-                watcher.change(number)
+                watcher.change(number, has_ended=has_ended)
 
 
 def blocks(watcher: Watcher) -> set[int]:
@@ -126,6 +146,7 @@ class Watching:
     watchers: Watchers
     ledger: Ledger
     job_views: JobViews
+    live: Container[JobId]  # jobs that have not ended
     _of_user: Budget = field(
         default_factory=lambda: Budget(WATCHED_OF_USER, sys.maxsize), init=False
     )
@@ -159,14 +180,18 @@ class Watching:
         watcher = Watcher(watched, once_ended)
         self.watchers.add(watcher)
         try:
+            if len(watched) == 1 and JobId(str(watched[0])) in self.live:
+                watcher.wake_soon()
+                await watcher.event.wait()
             await self._send_changes(host, watcher, send, turn)
         finally:
             self.watchers.remove(watcher)
+            watcher.rest()
 
     async def _send_changes(self, host: str, watcher: Watcher, send: Send, turn: Turn) -> None:
         explained = len(watcher.ids) <= EXPLAINED_MAX
         while watcher.open:
-            watcher.event.clear()
+            watcher.rest()
             waits = False
             while some := watcher.next_changed(PIECE_JOBS):
                 if len(watcher.ids) > PIECE_JOBS:
@@ -182,8 +207,6 @@ class Watching:
                     await send(piece)
             if watcher.open:
                 await self._change(host, watcher, waits)
-                if watcher.open > 1:  # changes of many come in one message
-                    await asyncio.sleep(GATHER_S)
 
     async def _change(self, host: str, watcher: Watcher, waits: bool) -> None:
         """Waits for a change; with few jobs only for a while, since why they wait changes when

@@ -100,8 +100,8 @@ TABLE = (
     Metric("slots_used", GAUGE, "slots that are taken", (LBM,)),
     Metric("commands_waiting", GAUGE, "commands that wait here for a slot or for room", (LBM,)),
     Metric("jobs", GAUGE, "jobs that have not ended: `attached`, of users of this host; `foreign`, "
-           "of other hosts, here; `queued`, in the queue. `blocked`: held, or before its time or another "
-           "job's end", (LBM, DISPATCHER),
+           "of other hosts, here; `queued`, in the queue. `blocked`: held, or before its time or "
+           "another job's end", (LBM, DISPATCHER),
            (Label("kind", ("attached", "foreign", "queued")),
             Label("state", ("pending", "blocked", "running", "suspended")))),
     Metric("jobs_ended", COUNTER, "jobs that have ended: `attached`, of users of this host; "

@@ -112,6 +112,29 @@ async def test_only_the_end_is_sent_to_who_wants_no_more(world):
     assert [await context.sent.get() for _ in range(context.sent.qsize())] == [[(1, "cancelled")]]
 
 
+async def test_a_job_that_ends_at_once_is_sent_once(world, monkeypatch):
+    monkeypatch.setattr(watching_module, "GATHER_ONE_S", 60.0)
+    await world.submit(asking())
+    context = Context()
+    watching = watch(world, context)
+    async with asyncio.timeout(10):
+        await until(lambda: len(world.dispatcher.watchers))
+        await world.act(user="ann", verb="hold", selectors=["1"])
+        await world.act(user="ann", verb="kill", selectors=["1"])
+        await watching
+    assert [await context.sent.get() for _ in range(context.sent.qsize())] == [[(1, "cancelled")]]
+
+
+async def test_one_that_has_ended_is_sent_without_waiting(world, monkeypatch):
+    monkeypatch.setattr(watching_module, "GATHER_ONE_S", 60.0)
+    await world.submit(asking())
+    await world.act(user="ann", verb="kill", selectors=["1"])
+    context = Context()
+    async with asyncio.timeout(10):
+        await watch(world, context)
+    assert await context.sent.get() == [(1, "cancelled")]
+
+
 async def test_who_goes_away_is_forgotten(world):
     await world.submit(asking())
     context = Context()
@@ -160,7 +183,9 @@ async def test_many_jobs_are_looked_up_a_few_at_a_time(world):
 async def test_what_one_user_watches_is_bounded_and_another_is_not_kept_from_it(world, monkeypatch):
     monkeypatch.setattr(watching_module, "WATCHED_OF_USER", 100)
     monkeypatch.setattr(watching_module, "WATCHED_OF_HOST", 150)
-    world.desk._watching = Watching(world.dispatcher.watchers, world.ledger, world.desk._job_views)
+    world.desk._watching = Watching(
+        world.dispatcher.watchers, world.ledger, world.desk._job_views, world.dispatcher.life.jobs
+    )
     await world.submit(array(60))
 
     def watched_by(user):
