@@ -73,7 +73,7 @@ def show_duration(seconds: float) -> str:
         return f"{seconds * 1000:.{0 if seconds >= 0.00995 else 1}f}ms"
     if seconds < 9.95:
         return f"{seconds:.1f}s"
-    whole = int(seconds)
+    whole = max(10, int(seconds))
     if whole < 60:
         return f"{whole}s"
     if whole < 3600:

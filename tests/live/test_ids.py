@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import sys
 
 import pytest
 
@@ -62,6 +63,21 @@ def test_a_plain_command_is_shown_with_host_pid_and_directory(lab, where):
             shown = lab.run(host, "lbctl", "job", job["id"], check=True).stdout
             assert f"pid        {found['pid']} on {found['host']}\n" in shown
             assert "directory  /\n" in shown
+
+
+@pytest.mark.parametrize("where", [("--local",), ("-H", "h2"), ("-q", "-H", "h2")], ids=" ".join)
+def test_a_runaway_shows_what_it_has_used_so_far(lab, where):
+    spin = (sys.executable, "-c", "while True: pass")
+    with running(lab, f"spin{len(where)}", *where, command=spin) as (job, _):
+
+        def used(host):
+            (listed,) = (one for one in lab.lbctl_json(host, "jobs") if one["id"] == job["id"])
+            shown = lab.lbctl_json(host, "job", job["id"])
+            figures = listed["cpu_s"], shown["cpu_s"], shown["attempts"][-1]["cpu_s"]
+            return all(one is not None and one > 0.1 for one in figures)
+
+        for host in lab.hosts:
+            lab.wait_until(lambda host=host: used(host), f"{host} shows the CPU time", 20)
 
 
 def test_its_output_went_to_its_caller(lab):

@@ -325,7 +325,8 @@ def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
         says = "each host's lbd.toml holds again"
     else:
         is_queue = name.startswith(OF_THE_QUEUE)
-        says = "the dispatcher takes it up at once" if is_queue else "in force at once"
+        says = "the dispatcher takes it up" if is_queue else "in force"
+        says += " within 2 s"
     what = f"{name} = {shown(value)}" if value is not None else name
     say(f"{what}: on {changed} of {hosts} host{'s' * (hosts != 1)}; {says}")
     say_missing(reply)

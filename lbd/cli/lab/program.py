@@ -295,7 +295,9 @@ def run_down(options: argparse.Namespace) -> int:
     acts_from_it = acted_from() == root
     print(f"the lab in {root} is gone" if removal.down(root) else f"there is no lab in {root}")
     if acts_from_it:
-        print("this shell still acts from one of its hosts: unset LBD_CONFIG, or leave it")
+        print(
+            "this shell still acts from one of its hosts: `unset LBD_CONFIG; hash -r`, or leave it"
+        )
     return 0
 
 

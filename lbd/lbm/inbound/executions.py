@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from lbd.lbm.core.execution import Execution
 from lbd.lbm.core.execution_events import Event, SlotGranted
 from lbd.lbm.core.jobs import Slots
 from lbd.lbm.core.owner_presence import Treatment
@@ -23,6 +24,7 @@ class Live(Protocol):
 
     id: JobId
     shown: str  # the job's as people know it, if that is not `id`
+    execution: Execution
 
     @property
     def is_over(self) -> bool: ...

@@ -42,9 +42,11 @@ def job_record(job: Job, staying: Mapping[JobId, PeerProcess]) -> lbm_pb2.JobRec
     )
     if job.exit_status is not None:
         record.exit_status = job.exit_status
-    if (process := staying.get(job.id)) is not None and process.pid:
-        task = task_of(process.pid)
-        if task is not None and task.state in STOPPED:
+    process = staying.get(job.id)
+    task = task_of(process.pid) if process is not None and process.pid else None
+    if task is not None:
+        record.cpu_s = task.cpu_s
+        if task.state in STOPPED:
             record.state, record.reason = JobState.SUSPENDED.value, STOPPED_REASON
     return record
 

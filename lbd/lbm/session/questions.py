@@ -15,6 +15,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.session.cluster import ClusterHost
 from lbd.lbm.session.command_questions import CommandAnswers
+from lbd.lbm.session.cpu_of_jobs import CpuOfJobs, add_cpu, used_in
 from lbd.lbm.session.daemon_lines import DaemonLines
 from lbd.lbm.session.explain import Checks
 from lbd.lbm.session.job_records import is_plain_of, job_json, job_record
@@ -65,9 +66,9 @@ class Questions:
         if operation in ("queue.lines", "command.lines"):
             return await self.lines.answer(question, caller)
         if str(operation).startswith("queue."):
-            return await self._queue.answer(question, caller)
+            return await self._with_cpu(await self._queue.answer(question, caller), caller)
         if str(operation).startswith("command."):
-            return await self.commands.answer(question, caller)
+            return await self._with_cpu(await self.commands.answer(question, caller), caller)
         if operation in ("stats", "history", "past"):
             return await self.usage.answer(question, caller)
         if operation == "owners":
@@ -103,10 +104,19 @@ class Questions:
             return {}
         raise Refusal(f"unknown operation {operation!r}")
 
+    async def _with_cpu(self, reply: Json, caller: Caller) -> Json:
+        """A reply, where jobs in it run with what they have used so far."""
+        found = [reply.get("job"), *as_list(reply.get("jobs", []))]
+        cpu = CpuOfJobs(self._home.config.host.name, self._host.cpu_used, self._home.cluster)
+        jobs = [one for one in found if isinstance(one, dict)]
+        await cpu.add(jobs, Asker(user_name(caller.uid), caller.uid))
+        return reply
+
     async def _jobs(self, question: Json, asker: Asker, *, is_admin: bool) -> Json:
         """Those of `asker`, of everybody if that is an administrator."""
         everything, whose = bool(question.get("all", False)), None if is_admin else asker
         jobs = self._own_jobs(everything, whose)
+        used = {self._home.config.host.name: await self._host.cpu_used.by_job()}
         missing: list[str] = []
         withheld: Json = {}
         if question.get("cluster", True):
@@ -115,6 +125,7 @@ class Questions:
                     missing.append(host)
                     continue
                 jobs += reply.jobs
+                used[host] = used_in(reply)
                 if reply.withheld:
                     withheld[host] = reply.withheld
         found = [job_json(job) async for job in in_turns(jobs)]
@@ -126,6 +137,7 @@ class Questions:
                 )
             except Unavailable:
                 missing.append("the dispatcher")
+        add_cpu(found, used)
         return {"jobs": found, "missing": missing, "withheld": withheld}
 
     def _signal(self, question: Json, caller: Caller) -> None:
@@ -164,7 +176,10 @@ class Questions:
         jobs = self._own_jobs(request.all, asker)
         if withheld:
             jobs = [job for job in jobs if host and job.host == host]
-        return lbm_pb2.JobsReply(jobs=jobs, withheld=withheld)
+        reply = lbm_pb2.JobsReply(jobs=jobs, withheld=withheld)
+        for job, cpu_s in (await self._host.cpu_used.by_job()).items():
+            reply.used.add(job=job, cpu_s=cpu_s)
+        return reply
 
     async def _peers_jobs(
         self, everything: bool, asker: Asker, is_admin: bool
@@ -184,7 +199,7 @@ class Questions:
         """Of its own users only, and of who asks, whatever it says. None if it does not answer."""
         found: dict[str, lbm_pb2.JobRecord] = {}
         by_number = self._home.config.users.map == "uid"  # then a name may be another there
-        withheld = ""
+        withheld, used = "", lbm_pb2.JobsReply().used
         for asked in (request, own):
             try:
                 reply = await self._home.cluster.ask(
@@ -195,10 +210,11 @@ class Questions:
             async for job in in_turns(reply.jobs[:PEER_JOBS_MAX]):
                 if is_plain_of(host.name, job) and (by_number or asked.user in ("", job.user)):
                     found[job.id] = job
+            used = reply.used
             withheld = withheld or one_line(reply.withheld)
             if asked.user or not withheld:
                 break
-        return lbm_pb2.JobsReply(jobs=found.values(), withheld=withheld)
+        return lbm_pb2.JobsReply(jobs=found.values(), withheld=withheld, used=used)
 
 
 def as_list(value: object) -> list[object]:

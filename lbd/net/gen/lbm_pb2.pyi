@@ -305,12 +305,22 @@ class JobsRequest(_message.Message):
     def __init__(self, all: _Optional[bool] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ...) -> None: ...
 
 class JobsReply(_message.Message):
-    __slots__ = ("jobs", "withheld")
+    __slots__ = ("jobs", "withheld", "used")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     WITHHELD_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobRecord]
     withheld: str
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ..., withheld: _Optional[str] = ...) -> None: ...
+    used: _containers.RepeatedCompositeFieldContainer[CpuUsed]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ..., withheld: _Optional[str] = ..., used: _Optional[_Iterable[_Union[CpuUsed, _Mapping]]] = ...) -> None: ...
+
+class CpuUsed(_message.Message):
+    __slots__ = ("job", "cpu_s")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    CPU_S_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    cpu_s: float
+    def __init__(self, job: _Optional[str] = ..., cpu_s: _Optional[float] = ...) -> None: ...
 
 class StatsRequest(_message.Message):
     __slots__ = ("since", "user", "uid")

@@ -63,7 +63,7 @@ def test_names_of_resources_are_the_clusters(lbctl, file, daemon):
     taken = {"ok": True, "hosts": 2, "changed": 2, "missing": []}
     lim = daemon("lim", settings=names, share=taken, status={"ok": True})
     said = lbctl("set", "cluster.resources", '["gpu", "licence"]', "--cluster").out
-    assert said == 'cluster.resources = ["gpu", "licence"]: on 2 of 2 hosts; in force at once\n'
+    assert said == 'cluster.resources = ["gpu", "licence"]: on 2 of 2 hosts; in force within 2 s\n'
     shared = [one["values"] for one in lim.asked if one["op"] == "share"]
     assert shared == [{"cluster.resources": ["gpu", "licence"]}]
     assert "signed by h2" in lbctl("show", "cluster.resources").out

@@ -1,0 +1,85 @@
+"""What jobs that run have used so far: from the hosts where they do, as far as that makes sense."""
+
+import math
+from types import SimpleNamespace
+
+from lbd.errors import Unavailable
+from lbd.keeper.run_as import Asker
+from lbd.lbm.session.cpu_of_jobs import CpuOfJobs, used_in
+from lbd.net.gen import lbm_pb2
+
+ANN = Asker("ann", 1000)
+
+
+def job(name, host, state="running", **more):
+    return {"id": name, "host": host, "state": state, "cpu_s": None, **more}
+
+
+def saying(**used):
+    reply = lbm_pb2.JobsReply()
+    for name, cpu_s in used.items():
+        reply.used.add(job=name, cpu_s=cpu_s)
+    return reply
+
+
+class Cluster:
+    def __init__(self, **replies):
+        self.replies, self.asked = replies, []
+
+    async def peer(self, name):
+        return SimpleNamespace(name=name, is_down=name == "down")
+
+    async def ask(self, peer, method, request, kind, timeout_s):
+        self.asked.append((peer.name, request.user))
+        if peer.name not in self.replies:
+            raise Unavailable("no answer")
+        return self.replies[peer.name]
+
+
+class Here:
+    async def by_job(self):
+        return {"7": 3.5}
+
+
+async def added(jobs, **replies):
+    cluster = Cluster(**replies)
+    await CpuOfJobs("h1", Here(), cluster).add(jobs, ANN)
+    return [one["cpu_s"] for one in jobs], cluster.asked
+
+
+async def test_each_host_is_asked_once_for_what_runs_there():
+    jobs = [job("7", "h1"), job("12_1", "h2"), job("12_2", "h2", "suspended"), job("8", "h1")]
+    used = saying(**{"12_1": 1.0, "12_2": 2.0, "13": 9.0})
+    assert await added(jobs, h2=used) == ([3.5, 1.0, 2.0, None], [("h2", "ann")])
+
+
+async def test_what_has_ended_or_waits_costs_no_question():
+    jobs = [job("1", "h2", "done"), job("2", None, "pending")]
+    assert await added(jobs, h2=saying(**{"1": 1.0})) == ([None, None], [])
+
+
+async def test_a_host_that_does_not_say_spoils_nothing():
+    jobs = [job("1", "h2"), job("2", "down"), job("3", "h3")]
+    assert await added(jobs, h3=saying(**{"3": 1.0})) == (
+        [None, None, 1.0], [("h2", "ann"), ("h3", "ann")],
+    )  # fmt: skip
+
+
+async def test_a_host_speaks_of_what_runs_there_alone():
+    jobs = [job("1", "h2"), job("2", "h3")]
+    assert (await added(jobs, h2=saying(**{"2": 5.0}), h3=saying()))[0] == [None, None]
+
+
+def test_impossible_figures_are_none():
+    told = saying(a=-1.0, b=math.nan, c=math.inf, d=2.0)
+    assert used_in(told) == {"d": 2.0}
+
+
+async def test_its_attempt_has_used_the_same():
+    attempts = [
+        {"number": 1, "host": "h3", "cpu_s": 1.0},
+        {"number": 2, "host": "h1", "cpu_s": None},
+    ]
+    jobs = [job("7", "h1", attempts=attempts)]
+    await added(jobs)
+    assert [one["cpu_s"] for one in attempts] == [1.0, 3.5]
