@@ -1,5 +1,6 @@
 """`lbd slurm install DIR`: Slurm's commands as small programs that speak to our queue."""
 
+import shlex
 from argparse import ArgumentTypeError
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from lbd.slurm.program import NAMES, install
 from lbd.slurm.sbatch import GRAMMAR
 from lbd.text.spelling import hint
 
+USUAL = "account,partition,qos,mail-type,mail-user"  # in scripts as people have them
+
 
 def main(argv: list[str]) -> int:
     parser = Parser(
@@ -18,7 +21,7 @@ def main(argv: list[str]) -> int:
         + ", ".join(NAMES),
         (
             "lbd slurm install ~/slurm-bin      then: PATH=~/slurm-bin:$PATH snakemake …",
-            "lbd slurm install ~/slurm-bin --ignore account,partition,qos,mail-type,mail-user",
+            f"lbd slurm install ~/slurm-bin --ignore {USUAL}",
         ),
     )
     parser.add_version()
@@ -40,8 +43,8 @@ def main(argv: list[str]) -> int:
         raise LbdError(f"{problem.filename or directory}: {problem.strerror}") from None
     print(f"{directory}: {', '.join(path.name for path in made)}")
     if not options.ignore:
-        print("They refuse scripts that name an account, a partition or --mail-type;")
-        print("installed with --ignore account,partition,mail-type, they ignore these options.")
+        print("They refuse scripts that name an account, a partition, a qos or mail. If yours do:")
+        print(f"lbd slurm install {shlex.quote(str(directory))} --ignore {USUAL}")
     return 0
 
 

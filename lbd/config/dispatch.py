@@ -56,9 +56,9 @@ class DispatchConfig(Section):
     # how long the tasks of a gang may take to have their slots and files on all hosts; then all are
     # given back
     gang_hold_s: float = within(60.0, 1.0, 86400.0)
-    # who may pass a job that is next and waits for several slots on one host, if that does not
-    # delay it (fcfs): nobody, jobs with a --timeout (limit), or also jobs whose like took so long
-    # (learnt)
+    # who may pass a job that is next and waits for several slots, a resource or a host of its own
+    # (-H), if that does not delay it (fcfs): nobody, jobs with a --timeout (limit), or also jobs
+    # whose like took so long (learnt). On hosts but the one where it is to begin, anybody may
     backfill: str = one_of(BACKFILLS)
     # of learnt: the probability that a job takes longer than is taken for granted
     backfill_risk: float = within(0.1, 0.001, 0.5)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lbd.local.json_socket import Json, OneQuestion
 from lbd.metrics.core.families import Answer, families
-from lbd.metrics.core.table import DISPATCHER, LISTENER
+from lbd.metrics.core.table import LISTENER
 from lbd.metrics.exposition import text_of
 
 KEPT_S = 1.0  # a page serves everybody who asks within that time
@@ -18,13 +18,13 @@ class Collector:
     def __init__(
         self,
         runtime_dir: Path,
-        daemons: Sequence[str],
+        daemons: Callable[[], Sequence[str]],
         own: Callable[[], Json],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`own`: what the listener's process knows itself."""
-        self._sockets = {name: runtime_dir / f"{name}.sock" for name in daemons}
-        self._late = runtime_dir / f"{DISPATCHER}.sock"  # where the queue is enabled later
+        """`daemons`: that are to run here now. `own`: what the listener's process knows itself."""
+        self._runtime_dir = runtime_dir
+        self._daemons = daemons
         self._own = own
         self._clock = clock
         self._page: tuple[float, bytes] | None = None
@@ -50,10 +50,11 @@ class Collector:
 
     async def _answers(self) -> dict[str, Answer]:
         question: Json = {"op": "metrics"}
-        if self._late.exists():
-            self._sockets[DISPATCHER] = self._late
-        asked = [OneQuestion(path).ask(question, ASK_S) for path in self._sockets.values()]
-        found = dict(zip(self._sockets, await asyncio.gather(*asked), strict=True))
+        names = self._daemons()
+        asked = [
+            OneQuestion(self._runtime_dir / f"{name}.sock").ask(question, ASK_S) for name in names
+        ]
+        found = dict(zip(names, await asyncio.gather(*asked), strict=True))
         answers: dict[str, Answer] = {name: said for name, said in found.items() if said}
         self._missing = [name for name, said in found.items() if said is None]
         up = [[name, int(said is not None)] for name, said in found.items()]

@@ -10,6 +10,7 @@ tried again.
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lbd import __version__
@@ -20,7 +21,6 @@ from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal
 from lbd.metrics.cluster_tls import ClusterTls
 from lbd.metrics.collector import Collector
-from lbd.metrics.core.table import DISPATCHER, LBM, LIM
 from lbd.metrics.server import MetricsServer
 from lbd.net.tls import Tls
 from lbd.net.trusted import trust_of
@@ -49,18 +49,16 @@ def check(config: Config) -> Tls | None:
 
 
 class Metrics:
-    def __init__(self, config: Config, shown: Tls | None) -> None:
-        """`shown`: the certificate of the listener; None where it speaks no TLS."""
+    def __init__(
+        self, config: Config, shown: Tls | None, daemons: Callable[[], Sequence[str]]
+    ) -> None:
+        """`shown`: the certificate of the listener; None where it speaks no TLS. `daemons`: that
+        are to run here now."""
         self._address = listen_address(config.metrics.listen, config.host.address)
         self._own_trust = shown
         self._trust = shown or own_certificate(config)
         self._figures = OwnFigures()
-        has_queue = config.host.name in config.dispatch.hosts
-        self.collector = Collector(
-            Path(config.host.runtime_dir),
-            (LIM, LBM, DISPATCHER) if has_queue else (LIM, LBM),
-            self._own,
-        )
+        self.collector = Collector(Path(config.host.runtime_dir), daemons, self._own)
         secure = None
         if shown is not None:
             secure = ClusterTls(shown, any_client=config.metrics.clients == "any")

@@ -20,6 +20,7 @@ SELECTOR = re.compile(r"[0-9]+(_([0-9]+|\[[0-9,:%-]+\]))?")
 Json = dict[str, object]
 
 HELD, DEPENDS, LATER, NEXT = "held", "after ", "not before ", "next, "
+UNFIT, TOO_WIDE, CLOSED = "no host ", "it needs ", "it may run on "
 AT_ONCE = " of its array may run at once "
 STATES = {
     "pending": ("PENDING", "PD"), "running": ("RUNNING", "R"), "suspended": ("SUSPENDED", "S"),
@@ -168,7 +169,8 @@ def reason_of(state: str, reason: str) -> str:
     if AT_ONCE in reason:
         return "JobArrayTaskLimit"
     words = ((HELD, "JobHeldUser"), (DEPENDS, "Dependency"), (LATER, "BeginTime"),
-             (NEXT, "Resources"))  # fmt: skip
+             (NEXT, "Resources"), (UNFIT, "Resources"), (TOO_WIDE, "Resources"),
+             (CLOSED, "ReqNodeNotAvail"))  # fmt: skip
     return next((name for begin, name in words if reason.startswith(begin)), "Priority")
 
 

@@ -51,7 +51,7 @@ async def test_a_port_that_is_taken_is_said_and_tried_again(config, tmp_path, mo
     monkeypatch.setattr("lbd.metrics.daemon.BIND_AGAIN_S", 0.01)
     other, stop = MetricsServer(None, None), asyncio.Event()
     config = shown_on(config, other.listen("127.0.0.1", 0))
-    metrics = Metrics(config, None)
+    metrics = Metrics(config, None, lambda: ())
     sock = await serve_json(tmp_path / "metrics.sock", metrics.answer, 0o600)
     running = asyncio.create_task(metrics.run(stop))
     await until(lambda: metrics.trouble)

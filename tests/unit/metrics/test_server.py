@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import json
 import socket
 
 import pytest
 
+from lbd.cli.daemons.metrics import OwnDaemons
+from lbd.config.schema import Config, HostConfig
 from lbd.metrics.collector import Collector
 from lbd.metrics.core.request import HEAD_BYTES_MAX
 from lbd.metrics.server import BACKLOG, Limits, MetricsServer
@@ -200,7 +203,7 @@ async def test_a_page_is_made_once_a_second_however_often_it_is_asked_for(tmp_pa
         made.append(1)
         return {}
 
-    collector = Collector(tmp_path, ("lim",), own, clock)
+    collector = Collector(tmp_path, lambda: ("lim",), own, clock)
     pages = await asyncio.gather(*(collector.page() for _ in range(100)))
     assert len(set(pages)) == len(made) == 1
     assert b'lbd_up{daemon="lim"} 0.0' in pages[0], "there is nobody on that socket"
@@ -212,3 +215,13 @@ async def test_a_page_is_made_once_a_second_however_often_it_is_asked_for(tmp_pa
     assert len(made) == 2
     assert await collector.missing() == ["lim"]
     await collector.close()
+
+
+def test_a_dispatcher_that_is_to_run_here_is_missed_when_it_does_not(tmp_path):
+    config = Config(host=HostConfig(name="h1", state_dir=str(tmp_path)))
+    daemons = OwnDaemons(config)
+    assert daemons() == ("lim", "lbm")
+    for hosts, found in (("h1", ("lim", "lbm", "dispatcher")), ("h2", ("lim", "lbm"))):
+        saved = {"dispatch.host": json.dumps(hosts)}
+        (tmp_path / "settings.json").write_text(json.dumps({"schema": 1, "saved": saved}))
+        assert daemons() == found

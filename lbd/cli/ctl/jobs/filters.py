@@ -132,6 +132,11 @@ def sort_value(value: object) -> tuple[float, tuple[tuple[float, str], ...]]:
 
 
 def limited(jobs: Sequence[Json], options: argparse.Namespace) -> tuple[list[Json], int]:
-    """With how many were left out."""
-    most = len(jobs) if options.limit is None else options.limit
-    return list(jobs[:most]), max(0, len(jobs) - most)
+    """With how many were left out: where ended ones are asked for, the oldest, unless there is
+    another order."""
+    left_out = 0 if options.limit is None else max(0, len(jobs) - options.limit)
+    if options.sort or not (options.all or Filters.of(options).wants_ended):
+        return list(jobs[: len(jobs) - left_out]), left_out
+    oldest = sorted(jobs, key=lambda job: number(job, "submitted"))[:left_out]
+    left = {id(job) for job in oldest}
+    return [job for job in jobs if id(job) not in left], left_out

@@ -46,6 +46,8 @@ def listed(daemon, capsys):
         (("--sort=-cpu_s",), ["8", "h1-9", "7", "h1-10"]),
         (("--sort", "cpu_s"), ["7", "h1-9", "8", "h1-10"]),
         (("--sort=-cpu_s", "--limit", "2"), ["8", "h1-9"]),
+        (("--limit", "2"), ["h1-9", "h1-10"]),
+        (("--all", "--limit", "1"), ["h1-9"]),  # the one that was submitted last
     ],
 )
 def test_who_is_shown_and_in_what_order(listed, words, ids):
