@@ -1,8 +1,7 @@
 """The CPU time of jobs that run, as the hosts say where they do."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 
 from lbd.errors import LbdError
 from lbd.keeper.run_as import Asker
@@ -14,33 +13,48 @@ from lbd.model import JobState
 from lbd.net.gen import lbm_pb2
 
 ASK_S = 0.5  # nobody waits for longer to see that
+KEPT_S = 1.0
+HOSTS_KEPT = 4096  # a bad dispatcher may name any number
 USED_MAX = 100_000  # jobs of one host
 LIVE = JobState.RUNNING.value, JobState.SUSPENDED.value
 
 
-@dataclass(frozen=True, slots=True)
 class CpuOfJobs:
-    own: str  # this host
-    here: CpuUsed
-    cluster: Cluster
+    """Each host is asked once a second at most, whoever lists jobs that run there."""
+
+    def __init__(self, own: str, here: CpuUsed, cluster: Callable[[], Cluster]) -> None:
+        self._own, self._here, self._cluster = own, here, cluster
+        self._asked: dict[str, tuple[float, asyncio.Task[Mapping[str, float]]]] = {}
 
     async def add(self, jobs: Iterable[Json], asker: Asker) -> None:
-        """To the objects of the contract. Each host where one of them runs is asked."""
+        """To the objects of the contract."""
         running = [job for job in jobs if job["state"] in LIVE]
         hosts = sorted({str(job["host"]) for job in running})
         found = await asyncio.gather(*(self._on(host, asker) for host in hosts))
         add_cpu(running, dict(zip(hosts, found, strict=True)))
 
     async def _on(self, host: str, asker: Asker) -> Mapping[str, float]:
-        """By job; nothing of a host that does not say."""
-        if host == self.own:
-            return await self.here.by_job()
+        """By job."""
+        if host == self._own:
+            return await self._here.by_job()
+        now_s = asyncio.get_running_loop().time()
+        asked_s, asking = self._asked.get(host, (-KEPT_S, None))
+        if asking is None or now_s - asked_s >= KEPT_S:
+            if len(self._asked) >= HOSTS_KEPT:
+                self._asked.clear()
+            asking = asyncio.create_task(self._ask(host, asker), name=f"CPU time on {host}")
+            self._asked[host] = now_s, asking
+        return await asyncio.shield(asking)
+
+    async def _ask(self, host: str, asker: Asker) -> Mapping[str, float]:
+        """Nothing of a host that does not say."""
         asked = lbm_pb2.JobsRequest(user=asker.user, uid=max(0, asker.uid))
         try:
-            peer = await self.cluster.peer(host)
+            cluster = self._cluster()
+            peer = await cluster.peer(host)
             if peer.is_down:
                 return {}
-            reply = await self.cluster.ask(peer, "Jobs", asked, lbm_pb2.JobsReply, ASK_S)
+            reply = await cluster.ask(peer, "Jobs", asked, lbm_pb2.JobsReply, ASK_S)
         except LbdError:
             return {}
         return used_in(reply)

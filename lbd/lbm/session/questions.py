@@ -55,6 +55,7 @@ class Questions:
         self.usage = UsageAnswers(home, host.rules, self._admins)
         self.commands = CommandAnswers(home, self._admins)
         self.lines = DaemonLines(home, self._admins, self._queue, self.commands)
+        self._cpu = CpuOfJobs(home.config.host.name, host.cpu_used, lambda: home.cluster)
         self._figures = OwnFigures()
         self.owners = OwnerAnswers(host.rules, home, owner)
 
@@ -107,9 +108,8 @@ class Questions:
     async def _with_cpu(self, reply: Json, caller: Caller) -> Json:
         """A reply, where jobs in it run with what they have used so far."""
         found = [reply.get("job"), *as_list(reply.get("jobs", []))]
-        cpu = CpuOfJobs(self._home.config.host.name, self._host.cpu_used, self._home.cluster)
         jobs = [one for one in found if isinstance(one, dict)]
-        await cpu.add(jobs, Asker(user_name(caller.uid), caller.uid))
+        await self._cpu.add(jobs, Asker(user_name(caller.uid), caller.uid))
         return reply
 
     async def _jobs(self, question: Json, asker: Asker, *, is_admin: bool) -> Json:

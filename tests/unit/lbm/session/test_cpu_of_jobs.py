@@ -1,10 +1,12 @@
 """What jobs that run have used so far: from the hosts where they do, as far as that makes sense."""
 
+import asyncio
 import math
 from types import SimpleNamespace
 
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import Asker
+from lbd.lbm.session import cpu_of_jobs
 from lbd.lbm.session.cpu_of_jobs import CpuOfJobs, used_in
 from lbd.net.gen import lbm_pb2
 
@@ -43,7 +45,7 @@ class Here:
 
 async def added(jobs, **replies):
     cluster = Cluster(**replies)
-    await CpuOfJobs("h1", Here(), cluster).add(jobs, ANN)
+    await CpuOfJobs("h1", Here(), lambda: cluster).add(jobs, ANN)
     return [one["cpu_s"] for one in jobs], cluster.asked
 
 
@@ -83,3 +85,24 @@ async def test_its_attempt_has_used_the_same():
     jobs = [job("7", "h1", attempts=attempts)]
     await added(jobs)
     assert [one["cpu_s"] for one in attempts] == [1.0, 3.5]
+
+
+async def test_who_asks_at_once_or_soon_again_costs_no_second_question():
+    cluster = Cluster(h2=saying(**{"1": 1.0}))
+    cpu = CpuOfJobs("h1", Here(), lambda: cluster)
+    many = [[job("1", "h2")] for _ in range(20)]
+    await asyncio.gather(*(cpu.add(jobs, ANN) for jobs in many))
+    await cpu.add(again := [job("1", "h2")], Asker("bob", 1001))
+    assert [jobs[0]["cpu_s"] for jobs in [*many, again]] == [1.0] * 21
+    assert len(cluster.asked) == 1
+
+
+async def test_what_is_known_is_not_kept_for_long_nor_of_any_number_of_hosts(monkeypatch):
+    monkeypatch.setattr(cpu_of_jobs, "KEPT_S", 0.0)
+    monkeypatch.setattr(cpu_of_jobs, "HOSTS_KEPT", 3)
+    cluster = Cluster()
+    cpu = CpuOfJobs("h1", Here(), lambda: cluster)
+    for number in range(10):
+        await cpu.add([job("1", f"x{number}"), job("2", "h2")], ANN)
+        assert len(cpu._asked) <= 3
+    assert len(cluster.asked) == 20
