@@ -262,6 +262,7 @@ class Page:
 
     paint: Paint
     columns: int | None = None
+    sorted_by: str = ""  # the heading of a column that is kept, whatever there is no room for
 
     def table(
         self,
@@ -270,6 +271,7 @@ class Page:
         go_first: Sequence[str] = (),
         shorten: Sequence[str] = (),
     ) -> list[str]:
+        go_first = [one for one in go_first if one.removeprefix(">") != self.sorted_by]
         return fitted_lines(header, rows, self.paint, self.columns, go_first, shorten)
 
 

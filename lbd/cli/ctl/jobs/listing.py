@@ -4,6 +4,7 @@ import argparse
 import math
 import shlex
 import time
+from dataclasses import replace
 
 from lbd.cli.complaints import complain
 from lbd.cli.ctl.jobs.filters import add_view, chosen_and_sorted, limited
@@ -49,6 +50,9 @@ HEADER = ("ID", "NAME", "USER", "STATE", "FROM", "ON", "STARTED", ">AGE", ">RAN"
 GO_FIRST = (  # where there is no room
     "FROM", ">CPU", "NAME", ">AGE", "STARTED", ">RAN", ">EXIT", "USER",
 )  # fmt: skip
+HEADING_OF = {  # a key of the JSON; else it is the same
+    "origin": "FROM", "host": "ON", "submitted": "AGE", "cpu_s": "CPU", "exit_status": "EXIT",
+}  # fmt: skip
 COMMAND_WIDTH, NAME_WIDTH = 60, 40
 DISPATCHER = "the dispatcher"  # among the hosts that did not answer
 
@@ -104,6 +108,8 @@ def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
         rows: list[Row] = [[field_text(job, key) for key in fields] for job in found]
         lines = lay_out([key.upper() for key in fields], rows, page.paint)
     else:
+        key = (options.sort or "").removeprefix("-")
+        page = replace(page, sorted_by=HEADING_OF.get(key, key.upper()))
         lines = job_lines(found, Clock(time.time(), options.utc), page)
     put(*(lines[1:] if options.no_header else lines))
     if left_out:

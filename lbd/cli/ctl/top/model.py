@@ -316,6 +316,12 @@ class Model:
 
     # -- for the picture -------------------------------------------------------------------------
 
+    @property
+    def sorted_by(self) -> str:
+        """The heading of that column; "": as the daemons list them."""
+        order = self.place.order
+        return "" if order is None else ORDERS[self.view][order].title
+
     def order_text(self) -> str:
         """What the view is sorted by, for people."""
         place = self.place

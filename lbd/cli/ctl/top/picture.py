@@ -155,9 +155,10 @@ def list_lines(model: Model, size: Size, paint: Paint, clock: Clock) -> list[str
 def table_lines(
     model: Model, rows: list[Json], columns: int, paint: Paint, clock: Clock
 ) -> list[str]:
+    page = Page(paint, columns, model.sorted_by)
     if model.view is View.HOSTS:
-        return host_lines(rows, text(model.facts.status, "self"), Page(paint, columns))
-    return job_lines(rows, clock, Page(paint, columns))
+        return host_lines(rows, text(model.facts.status, "self"), page)
+    return job_lines(rows, clock, page)
 
 
 def marked(lines: Sequence[str], chosen: int, paint: Paint, columns: int) -> list[str]:

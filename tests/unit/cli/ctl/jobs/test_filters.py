@@ -7,7 +7,7 @@ import pty
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl.jobs import filters
+from lbd.cli.ctl.jobs import filters, listing
 from lbd.cli.ctl.jobs.listing import GO_FIRST, HEADER, job_lines
 from lbd.cli.past_time import past_time
 from lbd.console.figures import Clock
@@ -133,6 +133,14 @@ def test_columns_that_say_nothing_go_first_and_all_stay_where_there_is_room():
     assert len(rows[0][-1].text) == 30 - len("ID  CPU  ")
     titles, rows = fit(("ID", ">CPU", "COMMAND"), [["1", "a", "c" * 50]], 12, GO_FIRST)
     assert (titles, len(rows[0][-1].text)) == (("ID", "COMMAND"), LAST_COLUMNS)
+
+
+@pytest.mark.parametrize(("key", "heading"), [("cpu_s", "CPU"), ("-origin", "FROM")])
+def test_the_column_that_a_list_is_sorted_by_is_kept(key, heading, capsys, monkeypatch):
+    for sort, is_kept in ((None, False), (key, True)):
+        monkeypatch.setattr(listing, "own_page", lambda: Page(Paint(on=False), 60))
+        listing.show(JOBS, 0, _options(sort=sort))
+        assert (heading in capsys.readouterr().out.splitlines()[0].split()) is is_kept
 
 
 def test_only_a_terminal_has_a_width(tmp_path):
