@@ -67,7 +67,7 @@ def test_a_plain_command_is_shown_with_host_pid_and_directory(lab, where):
 
 @pytest.mark.parametrize("where", [("--local",), ("-H", "h2"), ("-q", "-H", "h2")], ids=" ".join)
 def test_a_runaway_shows_what_it_has_used_so_far(lab, where):
-    spin = (sys.executable, "-c", "while True: pass")
+    spin = ("sh", "-c", f"{sys.executable} -c 'while True: pass'; true")
     with running(lab, f"spin{len(where)}", *where, command=spin) as (job, _):
 
         def used(host):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from lbd.config.schema import Config
 from lbd.keeper.run_as import Admit, Asker, LocalUser, Refuse, identify, wanted_account
 from lbd.lbm.core.jobs import Jobs, Slots
-from lbd.lbm.inbound.cpu_used import CpuUsed
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.inbound.submitted import Submitted
 from lbd.lbm.keeper_link import KeeperLink
@@ -44,7 +43,6 @@ class InboundContext:
     why_drained: str = WORDS[Closed.DRAINED]  # by whom, since when and why, once the LIM has said
     submitted: Submitted = field(default_factory=Submitted)
     executions: Executions = field(init=False)
-    cpu_used: CpuUsed = field(init=False)
     rates: Rates = field(init=False)  # of the commands of each host
     requests: Budget = field(init=False)  # bytes that are held of each host's
 
@@ -52,7 +50,6 @@ class InboundContext:
         rate = self.config.lbm.max_rate
         self.rates = Rates(rate, 2 * rate)
         self.executions = Executions(self.slots)
-        self.cpu_used = CpuUsed(self.executions)
         lbm = self.config.lbm
         self.requests = Budget(lbm.host_request_bytes, lbm.hosts_request_bytes)
 

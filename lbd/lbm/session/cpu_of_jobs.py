@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from lbd.errors import LbdError
 from lbd.keeper.run_as import Asker
-from lbd.lbm.inbound.cpu_used import CpuUsed
 from lbd.lbm.session.cluster import Cluster
+from lbd.lbm.session.cpu_used import CpuUsed
 from lbd.lbm.session.job_records import TIME_MAX
 from lbd.local.json_socket import Json
 from lbd.model import JobState
@@ -23,7 +23,7 @@ class CpuOfJobs:
     """Each host is asked once a second at most, whoever lists jobs that run there."""
 
     def __init__(self, own: str, here: CpuUsed, cluster: Callable[[], Cluster]) -> None:
-        self._own, self._here, self._cluster = own, here, cluster
+        self._own, self.here, self._cluster = own, here, cluster
         self._asked: dict[str, tuple[float, asyncio.Task[Mapping[str, float]]]] = {}
 
     async def add(self, jobs: Iterable[Json], asker: Asker) -> None:
@@ -36,7 +36,7 @@ class CpuOfJobs:
     async def _on(self, host: str, asker: Asker) -> Mapping[str, float]:
         """By job."""
         if host == self._own:
-            return await self._here.by_job()
+            return await self.here.by_job()
         now_s = asyncio.get_running_loop().time()
         asked_s, asking = self._asked.get(host, (-KEPT_S, None))
         if asking is None or now_s - asked_s >= KEPT_S:

@@ -44,10 +44,8 @@ def job_record(job: Job, staying: Mapping[JobId, PeerProcess]) -> lbm_pb2.JobRec
         record.exit_status = job.exit_status
     process = staying.get(job.id)
     task = task_of(process.pid) if process is not None and process.pid else None
-    if task is not None:
-        record.cpu_s = task.cpu_s
-        if task.state in STOPPED:
-            record.state, record.reason = JobState.SUSPENDED.value, STOPPED_REASON
+    if task is not None and task.state in STOPPED:
+        record.state, record.reason = JobState.SUSPENDED.value, STOPPED_REASON
     return record
 
 

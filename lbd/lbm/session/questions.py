@@ -16,6 +16,7 @@ from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.session.cluster import ClusterHost
 from lbd.lbm.session.command_questions import CommandAnswers
 from lbd.lbm.session.cpu_of_jobs import CpuOfJobs, add_cpu, used_in
+from lbd.lbm.session.cpu_used import CpuUsed
 from lbd.lbm.session.daemon_lines import DaemonLines
 from lbd.lbm.session.explain import Checks
 from lbd.lbm.session.job_records import is_plain_of, job_json, job_record
@@ -55,7 +56,8 @@ class Questions:
         self.usage = UsageAnswers(home, host.rules, self._admins)
         self.commands = CommandAnswers(home, self._admins)
         self.lines = DaemonLines(home, self._admins, self._queue, self.commands)
-        self._cpu = CpuOfJobs(home.config.host.name, host.cpu_used, lambda: home.cluster)
+        used = CpuUsed(host.executions, home.staying)
+        self._cpu = CpuOfJobs(home.config.host.name, used, lambda: home.cluster)
         self._figures = OwnFigures()
         self.owners = OwnerAnswers(host.rules, home, owner)
 
@@ -116,7 +118,7 @@ class Questions:
         """Those of `asker`, of everybody if that is an administrator."""
         everything, whose = bool(question.get("all", False)), None if is_admin else asker
         jobs = self._own_jobs(everything, whose)
-        used = {self._home.config.host.name: await self._host.cpu_used.by_job()}
+        used = {self._home.config.host.name: await self._cpu.here.by_job()}
         missing: list[str] = []
         withheld: Json = {}
         if question.get("cluster", True):
@@ -177,7 +179,7 @@ class Questions:
         if withheld:
             jobs = [job for job in jobs if host and job.host == host]
         reply = lbm_pb2.JobsReply(jobs=jobs, withheld=withheld)
-        for job, cpu_s in (await self._host.cpu_used.by_job()).items():
+        for job, cpu_s in (await self._cpu.here.by_job()).items():
             reply.used.add(job=job, cpu_s=cpu_s)
         return reply
 

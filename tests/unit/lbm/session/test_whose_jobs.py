@@ -9,10 +9,9 @@ from lbd.cli.ctl.jobs.listing import withheld_lines
 from lbd.config.access import AdminConfig, AdmissionConfig, UsersConfig
 from lbd.config.schema import Config, HostConfig
 from lbd.keeper.run_as import Asker
-from lbd.lbm.core.jobs import Job, Jobs, Slots
-from lbd.lbm.inbound.cpu_used import CpuUsed
-from lbd.lbm.inbound.executions import Executions
+from lbd.lbm.core.jobs import Job, Jobs
 from lbd.lbm.owner.accounts import user_name
+from lbd.lbm.session.cpu_used import CpuUsed
 from lbd.lbm.session.questions import Questions
 from lbd.lbm.session.queue_questions import QueueAnswers
 from lbd.local.json_socket import Refusal
@@ -137,8 +136,8 @@ async def test_of_a_hosts_own_commands_the_same_are_told(users, request_of, seen
 
 def answering(jobs, of):
     questions = object.__new__(Questions)
-    used = CpuUsed(Executions(Slots(1)))
-    questions._host = SimpleNamespace(jobs=jobs, config=of, cpu_used=used)
+    questions._cpu = SimpleNamespace(here=CpuUsed((), {}))
+    questions._host = SimpleNamespace(jobs=jobs, config=of)
     questions._home = SimpleNamespace(staying={}, rules=SimpleNamespace(config=of))
     return questions
 

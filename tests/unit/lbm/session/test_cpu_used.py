@@ -6,8 +6,8 @@ import sys
 import time
 from types import SimpleNamespace
 
-from lbd.lbm.inbound import cpu_used
-from lbd.lbm.inbound.cpu_used import CpuUsed, used_s
+from lbd.lbm.session import cpu_used
+from lbd.lbm.session.cpu_used import CpuUsed, Root, used_s
 
 SPIN = """
 import subprocess, sys, time
@@ -22,10 +22,12 @@ def test_without_cgroups_a_tree_counts_with_its_ended_children():
     words = [sys.executable, "-c", SPIN]
     with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as leader:
         leader.stdout.read(1)
-        found = used_s({"7": (leader.pid, ""), "8": (2**22 + 1, "")})
+        roots = {"7": Root(leader.pid), "8": Root(2**22 + 1)}
+        found = used_s(roots | {"h1-1": Root(os.getpid(), is_leader=False)})
         leader.kill()
     assert 0.2 <= found["7"] < 60
     assert found["8"] == 0.0
+    assert found["h1-1"] >= found["7"], "it is below us"
 
 
 async def test_many_questions_are_one_look(monkeypatch):
@@ -35,16 +37,18 @@ async def test_many_questions_are_one_look(monkeypatch):
     process = SimpleNamespace(pid=os.getpid(), group="")
     running = SimpleNamespace(id="a-1", shown="7", execution=SimpleNamespace(process=process))
     waits = SimpleNamespace(id="h2-3", shown="", execution=SimpleNamespace(process=None))
-    used = CpuUsed([running, waits])
+    here = SimpleNamespace(pid=17, is_there=True)
+    gone, unseen = SimpleNamespace(pid=18, is_there=False), SimpleNamespace(pid=0, is_there=True)
+    used = CpuUsed([running, waits], {"h1-1": here, "h1-2": gone, "h1-3": unseen})
     assert [await used.by_job() for _ in range(3)] == [{"7": 1.0}] * 3
-    assert looks == [{"7": (os.getpid(), "")}]
+    assert looks == [{"7": Root(os.getpid()), "h1-1": Root(17, is_leader=False)}]
 
 
 async def test_a_look_is_not_kept_for_long(monkeypatch):
     looks = []
     monkeypatch.setattr(cpu_used, "used_s", lambda roots: looks.append(time.monotonic()) or {})
     monkeypatch.setattr(cpu_used, "KEPT_S", 0.0)
-    used = CpuUsed([])
+    used = CpuUsed([], {})
     await used.by_job()
     await used.by_job()
     assert len(looks) == 2

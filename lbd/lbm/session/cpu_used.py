@@ -1,0 +1,69 @@
+"""The CPU time that the commands which run here have used so far, for who lists them."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lbd.keeper.limits.time_limits import group_cpu_s
+from lbd.lbm.inbound.executions import Live
+from lbd.lbm.session.peer_process import PeerProcess
+from lbd.load import process_table
+from lbd.model import JobId
+
+KEPT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """Of a command's processes."""
+
+    pid: int
+    group: str = ""  # its cgroup
+    is_leader: bool = True  # of a session of its own
+
+
+class CpuUsed:
+    """Looked at once a second at most, however many ask, and beside the event loop: without cgroups
+    it takes a walk through all processes."""
+
+    def __init__(self, placed: Iterable[Live], staying: Mapping[JobId, PeerProcess]) -> None:
+        """`placed`: what others, or the queue, have placed here; `staying`: what this host's users
+        run here themselves."""
+        self._placed, self._staying = placed, staying
+        self._looking = asyncio.Lock()
+        self._looked_s = -KEPT_S
+        self._found: dict[str, float] = {}
+
+    async def by_job(self) -> dict[str, float]:
+        """In seconds, by the ids that people know: h1-26, 12, 12_7."""
+        async with self._looking:
+            if time.monotonic() - self._looked_s >= KEPT_S:
+                self._found = await asyncio.to_thread(used_s, self._roots())
+                self._looked_s = time.monotonic()
+        return self._found
+
+    def _roots(self) -> dict[str, Root]:
+        placed = [(one.shown or one.id, one.execution.process) for one in self._placed]
+        roots = {job: Root(it.pid, it.group) for job, it in placed if it is not None}
+        for job, process in self._staying.items():
+            if process.pid and process.is_there:
+                roots[job] = Root(process.pid, is_leader=False)
+        return roots
+
+
+def used_s(roots: Mapping[str, Root]) -> dict[str, float]:
+    """Where no cgroup counts it, what those that live have used, with their ended children."""
+    counted = {job: group_cpu_s(root.group) for job, root in roots.items()}
+    everybody = process_table.everybody() if None in counted.values() else {}
+    found = {}
+    for job, root in roots.items():
+        if (by_group_s := counted[job]) is not None:
+            found[job] = by_group_s
+            continue
+        own = {root.pid}
+        if root.is_leader:
+            own |= {pid for pid, task in everybody.items() if task.session == root.pid}
+        tree = process_table.with_descendants(own, everybody)
+        found[job] = sum(everybody[pid].cpu_s for pid in tree if pid in everybody)
+    return found
