@@ -8,6 +8,7 @@ is one list: what goes out and what comes in, message by message.
 import ipaddress
 import math
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from google.protobuf.message import DecodeError
@@ -27,6 +28,7 @@ PARAMS_MAX = 100
 SITE_LOADS_MAX = 8
 MIB_BITS = 20
 DECI, CENTI, MILLI = 10, 100, 1000
+CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # by so much our clock may be behind
 LOAD_MAX = 1e9  # tasks
 OWNERS_OUT = {"away": 1, "here": 2}
 OWNERS_IN = {number: owner for owner, number in OWNERS_OUT.items()}
@@ -370,6 +372,15 @@ def count(value: int, what: str) -> int:
     return value
 
 
+def edition(value: int, what: str) -> int:
+    """Checks the number of a change, which is one above the last one or the time in seconds. A host
+    could make the last one that there may be: so none is above the time in milliseconds, which
+    rises faster than anybody makes changes. Raises PeerError."""
+    if value > time.time() * 1000 + CLOCK_WRONG_MS:
+        raise PeerError(f"{what} is {value}, which cannot be")
+    return value
+
+
 def member(wire: pb.Member) -> m.Member:
     if not (0 < wire.lim_port < 65536 and 0 < wire.lbm_port < 65536):
         raise PeerError(f"{wire.name[:40]!r} has a port out of range")
@@ -521,7 +532,7 @@ def settings(wire: pb.Settings) -> m.Settings:
     if len(wire.past_drains) > m.PAST_DRAINS_MAX or len(wire.saved) > m.SAVED_MAX:
         raise PeerError("too many past drains, or saved settings")
     return m.Settings(
-        counter=count(wire.counter, "counter"),
+        counter=edition(wire.counter, "counter"),
         author=text(wire.author, "author"),
         algorithm=text(wire.algorithm, "algorithm"),
         params=parameters(wire.params),
@@ -546,7 +557,7 @@ def seal(wire: pb.Seal) -> m.Seal:
     ):
         raise PeerError("a seal of settings that cannot be")
     return m.Seal(
-        count(wire.counter, "counter"), name(wire.author), wire.trial, wire.certificate,
+        edition(wire.counter, "counter"), name(wire.author), wire.trial, wire.certificate,
         wire.signature,
     )  # fmt: skip
 

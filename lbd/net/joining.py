@@ -17,8 +17,10 @@ from lbd import __version__
 from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
 from lbd.model import target_of
 from lbd.net.gen import trust_pb2 as pb
+from lbd.text.host_name import is_host_name
 from lbd.trust import certificates
 from lbd.trust.authority import verified
+from lbd.trust.evidence import check_issued
 from lbd.trust.files import Credentials
 from lbd.trust.names import ANY_HOST
 from lbd.trust.token import Token
@@ -76,10 +78,10 @@ def join(address: tuple[str, int], token: Token, host: str, now_s: float) -> Joi
     )
     reply = ask(address, authority, Credentials(key, proof), request)
     credentials = Credentials(key, reply.certificates)
-    if not certificates.is_signed_by(reply.certificates, authority):
-        raise PeerError(
-            f"{target_of(*address)} has given a certificate that is not its authority's"
-        )
+    # Any host of the cluster may have answered, in place of the one where the authority is.
+    check_issued(authority, reply.certificates, host, key)
+    if not (reply.cluster.isprintable() and is_host_name(reply.authority_host)):
+        raise PeerError(f"{target_of(*address)} says nonsense about its cluster")
     if reply.revocations:
         verified(reply.revocations, authority)
     return Joined(reply.cluster, reply.authority_host, credentials, authority, reply.revocations)

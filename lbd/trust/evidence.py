@@ -62,7 +62,7 @@ def check_renewal(
 
 
 def check_issued(authority: bytes, made: bytes, host: str, key: bytes) -> None:
-    """What a host was given for its old certificate: it takes the place of that. Raises PeerError
+    """What a host was given, for a token or in place of its old certificate. Raises PeerError
     unless it is of that authority, and for that name and key."""
     try:
         certificate = x509.load_pem_x509_certificate(made)

@@ -46,6 +46,12 @@ def begin_again(path: Path, why: str, unix_s: float) -> Restored:
             raise ConfigError(f"{path.name} in it is of a newer lbd; install that version")
         if version < 1 or health != "ok":
             raise ConfigError(f"{path.name} in it is no sound ledger ({health})")
+        # A trigger, or a view in a table's place, is a program of whoever made the copy.
+        (programs,) = ledger.execute(
+            "SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')"
+        ).fetchone()
+        if programs:
+            raise ConfigError(f"{path.name} in it is no ledger of lbd's: it has triggers or views")
         migrate(ledger, path)
         ledger.execute("BEGIN IMMEDIATE")
         lost = ledger.execute(

@@ -7,7 +7,6 @@ speak here ([admission] origins), of all only where admin.hosts here names it, a
 it has submitted itself.
 """
 
-import math
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import TypeVar
@@ -18,7 +17,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.owner.rules import InForce
 from lbd.lbm.session.job_records import ended_record, has_times, is_past_of, job_json
-from lbd.lbm.usage.measures import STEPS_MAX, Measure
+from lbd.lbm.usage.measures import STEPS_MAX, Measure, measure_of_row
 from lbd.lbm.usage.record import Usage
 from lbd.lbm.usage.store import PastJobs
 from lbd.local.admins import Admins
@@ -38,6 +37,7 @@ NO_HOST = "?"  # where a lab does not prove names
 PEER_S = 3.0
 UNIX_S_MAX = 1e11
 COUNT_MAX = 1 << 53
+FIGURE_MAX = 1e60
 KINDS = {"by_command": "command", "by_user": "user", "by_host": "host"}
 
 Asked = TypeVar("Asked", pb.StatsRequest, pb.HistoryRequest, pb.PastRequest)
@@ -210,30 +210,40 @@ def stats_json(reply: pb.StatsReply, user: str) -> Json:
         "all": figures_row(reply.all),
         **{kind: [figures_row(row) for row in getattr(reply, kind)[:ROWS_MAX]] for kind in KINDS},
         "first": finite(reply.first) or None,
-        "lost": reply.lost,
+        "lost": counted(reply.lost),
         "trouble": one_line(reply.trouble),
         "user": user or None,
     }
 
 
 def figures_row(figure: pb.Figures) -> list[object]:
-    """As `measures.measure_of_row` reads it."""
+    """As `measures.measure_of_row` reads it, or what one host says would end everybody's stats.
+    Raises PeerError."""
     sums = [
         part
         for moments in (figure.response, figure.waiting, figure.slowdown)
-        for part in (moments.count, finite(moments.total), finite(moments.squares))
+        for part in (counted(moments.count), finite(moments.total), finite(moments.squares))
     ]
-    counts = [figure.jobs, figure.failed, figure.moved, figure.wrong]
+    counts = map(counted, (figure.jobs, figure.failed, figure.moved, figure.wrong))
     steps = [
-        [[step, moments.steps[step]] for step in moments.steps][:STEPS_MAX]
+        [[step, counted(moments.steps[step])] for step in moments.steps][:STEPS_MAX]
         for moments in (figure.response, figure.waiting, figure.slowdown)
     ]
-    return [one_line(figure.key), *counts, finite(figure.cpu_s), *sums, *steps]
+    row: list[object] = [one_line(figure.key), *counts, finite(figure.cpu_s), *sums, *steps]
+    measure_of_row(row)
+    return row
 
 
 def finite(value: float) -> float:
+    """Raises PeerError, also for what would not be finite once it is squared."""
+    if not abs(value) <= FIGURE_MAX:
+        raise PeerError("its figures are no numbers")
+    return value
+
+
+def counted(value: int) -> int:
     """Raises PeerError."""
-    if not math.isfinite(value):
+    if value > COUNT_MAX:
         raise PeerError("its figures are no numbers")
     return value
 

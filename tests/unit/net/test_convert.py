@@ -1,5 +1,6 @@
 import contextlib
 import math
+import time
 from dataclasses import replace
 
 import pytest
@@ -225,6 +226,18 @@ def test_numbers_leave_room_to_count_on():
     envelope = pb.LimMessage(cluster="lbd", sender="h1", incarnation=1 << 62, ping=pb.Ping())
     with pytest.raises(PeerError, match="incarnation"):
         convert.decode(envelope.SerializeToString())
+
+
+@pytest.mark.parametrize("what", ["settings", "policy"])
+def test_no_host_numbers_a_change_so_high_that_none_can_follow(what):
+    def numbered(counter):
+        seal = pb.Seal(counter=counter, author="h1", trial=bytes(32))
+        wire = pb.Settings(seal=seal) if what == "policy" else pb.Settings(counter=counter)
+        return convert.settings(wire)
+
+    numbered(now_ms := int(time.time() * 1000))
+    with pytest.raises(PeerError, match=r"counter is \d+, which cannot be"):
+        numbered(2 * now_ms + convert.CLOCK_WRONG_MS)
 
 
 def test_an_owner_of_whom_a_later_release_says_more_counts_as_not_watched():

@@ -1,5 +1,6 @@
 """A copy of the ledger is whole while others write, and nothing of it begins by itself."""
 
+import contextlib
 import sqlite3
 from pathlib import Path
 
@@ -80,4 +81,15 @@ def test_what_is_no_ledger_is_refused(tmp_path):
         begin_again(path, "restored", 1.0)
     path.unlink()
     with pytest.raises(ConfigError, match="no sound ledger"):
+        begin_again(path, "restored", 1.0)
+
+
+async def test_a_copy_brings_no_program_along(tmp_path):
+    """It would run as root as it is restored, or in the dispatcher from then on."""
+    path = tmp_path / "ledger.sqlite"
+    async with opened(path) as ledger:
+        await ledger.submit(submission(), 1.0)
+    with contextlib.closing(sqlite3.connect(path)) as rewritten:
+        rewritten.execute("CREATE TRIGGER t AFTER UPDATE ON jobs BEGIN DELETE FROM jobs; END")
+    with pytest.raises(ConfigError, match="it has triggers or views"):
         begin_again(path, "restored", 1.0)

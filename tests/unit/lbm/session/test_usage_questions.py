@@ -10,7 +10,12 @@ from lbd.config.access import AdminConfig, AdmissionConfig, UsersConfig
 from lbd.config.schema import Config, HostConfig
 from lbd.config.stats import StatsConfig
 from lbd.errors import PeerError
-from lbd.lbm.session.usage_questions import PATTERN_CHARS, STATES_MAX, UsageAnswers
+from lbd.lbm.session.usage_questions import (
+    PATTERN_CHARS,
+    STATES_MAX,
+    UsageAnswers,
+    stats_json,
+)
 from lbd.lbm.usage.record import Usage
 from lbd.lbm.usage.store import UsageStore
 from lbd.local.caller import Caller
@@ -37,6 +42,25 @@ async def test_a_host_asks_for_no_page_after_a_job_that_cannot_be():
     answers = UsageAnswers(SimpleNamespace(usage=None), SimpleNamespace(), SimpleNamespace())
     with pytest.raises(PeerError):
         await answers.history(pb.HistoryRequest(after=(1 << 64) - 1))
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        pb.Figures(jobs=1 << 60),
+        pb.Figures(cpu_s=math.nan),
+        pb.Figures(cpu_s=1e308),
+        pb.Figures(waiting=pb.Sums(count=1 << 60)),
+        pb.Figures(waiting=pb.Sums(squares=-1e308)),
+        pb.Figures(slowdown=pb.Sums(steps={1 << 30: 1})),
+        pb.Figures(slowdown=pb.Sums(steps={1: 1 << 60})),
+        pb.Figures(slowdown=pb.Sums(steps={1: 0})),
+    ],
+)
+def test_figures_that_cannot_be_are_those_of_no_host(lie):
+    """They would be added to the others', or end everybody's `lbctl stats`."""
+    with pytest.raises(PeerError, match=r"no figures|no numbers"):
+        stats_json(pb.StatsReply(by_user=[lie]), "")
 
 
 ANN, BOB, OTHER_ANN = ("ann", 2001), ("bob", 2002), ("ann", 2003)  # two have one name
