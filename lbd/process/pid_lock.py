@@ -8,6 +8,8 @@ from pathlib import Path
 from lbd.errors import ConfigError, LbdError
 from lbd.process.own_directory import RUNTIME, STATE, make_own
 
+MODE = 0o600
+
 
 def take_pid_locks(daemon: str, runtime_dir: str, state_dir: str) -> list[int]:
     """One for each directory of a daemon; they may be the same. Raises as `take_pid_lock`."""
@@ -57,18 +59,19 @@ def has_ended(pid: int) -> bool:
 
 
 def open_pid_file(path: Path, key: str) -> int:
-    """Raises ConfigError.
+    """For its owner alone: who can read it can hold its lock, and then no daemon starts.
 
     The daemons' account may write in the directory of a root `lbd up`. Root's pid must not go where
     a link leads that it has made there: a symbolic one, or another name of a file of root's.
+    Raises ConfigError.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         try:
-            descriptor = os.open(path, flags, 0o644)
+            descriptor = os.open(path, flags, MODE)
         except PermissionError:
             remove_left(path)
-            descriptor = os.open(path, flags, 0o644)
+            descriptor = os.open(path, flags, MODE)
     except OSError as problem:
         raise ConfigError(
             f"{key} {path.parent}: {problem.strerror}; it must be a directory this user can write"
@@ -77,6 +80,7 @@ def open_pid_file(path: Path, key: str) -> int:
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(descriptor)
         raise ConfigError(f"{key} {path.parent}: {path.name} is no file of its own; remove it")
+    os.fchmod(descriptor, MODE)  # one of an older release could be read
     return descriptor
 
 
@@ -85,8 +89,14 @@ def remove_left(path: Path) -> None:
 
     Raises OSError if it may not be removed; what a daemon holds stays.
     """
-    if path.is_file() and pid_of_holder(path) is None:
+    if path.is_file() and not is_locked(path):
         path.unlink()
+
+
+def is_locked(path: Path) -> bool:
+    """By anybody: said also of a file that we may not open. Raises OSError."""
+    inode = f":{path.stat().st_ino}"  # after a device, which is not always what stat says
+    return any(word.endswith(inode) for word in Path("/proc/locks").read_text().split())
 
 
 def pid_of_holder(path: Path) -> int | None:

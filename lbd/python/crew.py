@@ -29,6 +29,7 @@ from lbd.python.core.actions import Action
 from lbd.python.core.pool import Pool, PoolLimits
 from lbd.python.core.worker_hosts import ANYWHERE
 from lbd.python.failures import NoWorkers, TaskKilled, TaskLost
+from lbd.python.import_path import client_path
 from lbd.python.pickles import Packed
 from lbd.python.task_future import TaskFuture, resolve
 from lbd.python.worker_process import WorkerProcess, WorkerSettings
@@ -338,8 +339,7 @@ class Crew:
             print(f"lbd.Executor: {reason}", file=sys.stderr)
             self._do(self._pool.refuse(number, reason, now_s))
             return
-        settings = {
-            "path": [entry or os.getcwd() for entry in sys.path],
+        settings = client_path() | {
             "executor": self._name,
             "cache_bytes": self._settings.cache_bytes,
             "result_bytes": self._settings.result_bytes,

@@ -9,6 +9,7 @@ next worker of this user on the host if all were killed.
 import contextlib
 import errno
 import fcntl
+import itertools
 import mmap
 import os
 import re
@@ -22,6 +23,7 @@ from typing import BinaryIO
 from lbd.python.pipes import PIECE_BYTES, move, read_exactly, skip
 
 NAME = re.compile(r"[0-9A-Za-z._-]{1,200}")
+LOOKED_AT_MAX = 4096  # names in a place that all users share
 NAME_CHARS = 180  # of it, where a worker has to have a place of its own
 MEMORY = "/dev/shm"  # noqa: S108  # each directory in it is made with our own rights, and checked
 
@@ -144,8 +146,11 @@ def lock(directory: Path) -> int:
 
 
 def sweep(place: Path, prefix: str) -> None:
-    """Removes what workers that were killed have left."""
-    for path in place.glob(f"{prefix}*"):
+    """Removes what workers that were killed have left, as far as it is among the first names there:
+    any user can leave a million."""
+    with os.scandir(place) as found:
+        names = [entry.name for entry in itertools.islice(found, LOOKED_AT_MAX)]
+    for path in [place / name for name in names if name.startswith(prefix)]:
         with contextlib.suppress(OSError):
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:

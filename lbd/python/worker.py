@@ -20,6 +20,7 @@ from collections import OrderedDict, deque
 from lbd.local.frames import pack
 from lbd.python import wire
 from lbd.python.host_cache import HostCache, place
+from lbd.python.import_path import is_believed
 from lbd.python.pickles import Function, dumps, shown, unpack_arguments
 from lbd.python.pipes import read_exactly
 from lbd.python.wire import TaskFrame
@@ -95,7 +96,8 @@ class Worker:
 
     def _settle(self, body: bytes) -> None:
         settings = json.loads(body)
-        known: list[str] = settings["path"]
+        stamps: dict[str, str] = settings.get("stamps", {})
+        known = [entry for entry in settings["path"] if is_believed(entry, stamps.get(entry))]
         sys.path[:] = [*known, *(entry for entry in sys.path if entry not in known)]
         self._result_bytes = int(settings["result_bytes"])
         name = f"{settings['executor']}-{host_name()}"

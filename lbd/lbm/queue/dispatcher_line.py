@@ -346,6 +346,10 @@ class DispatcherLine:
         held = self._held.get((JobId(job), attempt))
         return held is not None and not held.attempt.execution.is_reported
 
+    def end(self, job: JobId, attempt: int) -> None:
+        if (held := self._held.get((job, attempt))) is not None:
+            held.attempt.feed(e.EndWanted(signal.SIGKILL))
+
     def held_jobs(self) -> set[str]:
         return {job for job, _ in self._held}
 

@@ -25,6 +25,7 @@ the access control list names its account, where the file system has such lists.
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import stat
@@ -48,6 +49,8 @@ SILENT = "silent"
 OWNERS_MAX = 100_000  # attempts under way whose account is remembered
 BLANKS = 16  # empty files that are remembered for others
 FULL_BYTES = 64 << 10  # with less a disk counts as full
+BLOCK_BYTES = 512  # as stat counts
+AHEAD_BYTES = 1 << 20  # file systems allocate before it is written: as much again, and a little
 FULL_WHY = "its output may be cut short: its host's disk was full"
 
 
@@ -229,24 +232,46 @@ class Spool:
         except (OSError, ValueError):
             return 0, 0
 
-    def trim(self, job: str, attempt: int, limit_bytes: int | None = None) -> None:
+    def trim(self, job: str, attempt: int, limit_bytes: int | None = None) -> bool:
         """Drop the middle of what is too large. Raises OSError if that cannot be done; from then on
-        all is kept. `limit_bytes`: in place of the usual one."""
-        limit_bytes = limit_bytes or self.limit_bytes
+        all is kept. `limit_bytes`: in place of the usual one. Returns whether it takes more of the
+        disk than it printed: by fallocate(2), as no program does by mistake."""
+        limit_bytes, takes_more = limit_bytes or self.limit_bytes, False
         for name in STREAMS:
             path = self._path(job, attempt, name)
             with contextlib.suppress(FileNotFoundError):  # swept, or a blank of another's by now
-                size = path.stat().st_size
+                found = path.stat()
+                size, taken_bytes = found.st_size, found.st_blocks * BLOCK_BYTES
                 first, last = self._hole(path)
-                if size - (last - first) > limit_bytes and not self._keeps_all:
+                if self._keeps_all:
+                    continue
+                if size - (last - first) > limit_bytes:
                     self._punch(path, min(first or size, limit_bytes // 4), size - limit_bytes // 2)
+                elif taken_bytes > 2 * limit_bytes + AHEAD_BYTES:
+                    takes_more = True
+                    self._give_back(path, first, last)
+        return takes_more
+
+    def _give_back(self, path: Path, first: int, last: int) -> None:
+        """What is in the hole again, and beyond the end. Raises OSError."""
+        with path.open("rb+", buffering=0) as file:
+            if last > first:
+                self._punch_hole(file.fileno(), first, last - first)
+            file.truncate(os.fstat(file.fileno()).st_size)
 
     def _punch(self, path: Path, first: int, last: int) -> None:
-        """Raises OSError. The note comes first, for what is read from a hole looks like output."""
+        """Raises OSError. The note comes first, for what is read from a hole looks like output;
+        but on a full disk there is room for a note once there is the hole."""
         before = self._hole(path)
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            self._note_hole(path, first, last)
+            try:
+                self._note_hole(path, first, last)
+            except OSError as problem:
+                if problem.errno != errno.ENOSPC:
+                    raise
+                self._punch_hole(descriptor, first, last - first)
+                self._note_hole(path, first, last)
             try:
                 self._punch_hole(descriptor, first, last - first)
             except OSError:

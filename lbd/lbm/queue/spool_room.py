@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lbd.lbm.core.leases import Key
-from lbd.lbm.queue.spool import ACCESS_LIST, OWNER, STREAMS, Spool
+from lbd.lbm.queue.spool import ACCESS_LIST, BLOCK_BYTES, OWNER, STREAMS, Spool
 from lbd.model import JobId
 from lbd.process.boot_clock import clock_s
 
@@ -34,7 +34,6 @@ SHORT_SHARE = 10  # with less than a tenth free a disk is short,
 SHORT_BYTES = 2 << 30  # and with more than so much it is not
 RUNNING_BYTES_MIN = 1 << 16
 ROUNDS_MAX = 16
-BLOCK_BYTES = 512  # as stat counts
 LIST_HEAD_BYTES, LIST_ENTRY_BYTES, LIST_USER = 4, 8, 0x02
 
 
@@ -178,6 +177,8 @@ class Attempts(Protocol):
 
     def alive(self, job: str, attempt: int) -> bool: ...
 
+    def end(self, job: JobId, attempt: int) -> None: ...
+
 
 class SpoolCare:
     """Keeps the spool within its bounds."""
@@ -217,7 +218,11 @@ class SpoolCare:
             limits = limits_of_running(self._spool, begun)
             await self._make_room(short)
         for job, number in begun:
-            self._trim(job, number, limits.get((job, number)))
+            if self._trim(job, number, limits.get((job, number))) and short:
+                self._attempts.end(job, number)
+                uid = owner_of(self._spool.output(job, number))
+                log.warning("%s: the disk is short; ended what took more of it than it printed, of "
+                            "user %d", self._spool.root, uid)  # fmt: skip
             if full and self._attempts.alive(job, number):
                 self._spool.mark_cut(job, number)
 
@@ -232,10 +237,12 @@ class SpoolCare:
             what = f"{count} files" if short.files else f"{count >> 20} MiB"
             log.warning("%s: the disk is short; lost of user %d: %s", spool.root, uid, what)
 
-    def _trim(self, job: JobId, number: int, limit_bytes: int | None) -> None:
+    def _trim(self, job: JobId, number: int, limit_bytes: int | None) -> bool:
+        """Returns as `Spool.trim`."""
         try:
-            self._spool.trim(job, number, limit_bytes)
+            return self._spool.trim(job, number, limit_bytes)
         except OSError as problem:
             if (text := str(problem)) != self._trouble:
                 log.warning("dispatch.max_output_bytes is not kept to here: %s", text)
             self._trouble = text
+            return False

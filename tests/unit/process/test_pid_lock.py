@@ -3,9 +3,12 @@
 import errno
 import fcntl
 import os
+import stat
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +47,34 @@ def test_the_file_of_an_account_before_is_replaced_unless_it_is_held(tmp_path, m
     lock = take_pid_lock(path)
     assert path.read_text() == f"{os.getpid()}\n"
     os.close(lock)
+
+
+def test_nobody_else_can_open_it_and_so_hold_its_lock(tmp_path):
+    path = tmp_path / "lim.pid"
+    path.write_text("17\n")
+    path.chmod(0o644)  # of an older release
+    for _ in range(2):
+        os.close(take_pid_lock(path))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        path.unlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_that_of_an_account_before_is_seen_to_be_held_though_it_cannot_be_opened():
+    with tempfile.TemporaryDirectory() as place:  # that of a test cannot be reached by others
+        path = Path(place, "lim.pid")
+        lock = take_pid_lock(path)
+        os.chown(place, 65534, 65534)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(ConfigError, match="Permission denied"):
+                take_pid_lock(path)
+            os.close(lock)
+            lock = take_pid_lock(path)
+        finally:
+            os.seteuid(0)
+        os.close(lock)
+        assert path.stat().st_uid == 65534
 
 
 def test_a_link_is_not_written_through(tmp_path):

@@ -11,6 +11,7 @@ from threading import Thread
 
 import pytest
 
+from lbd.python import host_cache
 from lbd.python.host_cache import HostCache
 
 BLOB = b"0123456789abcdef"
@@ -182,4 +183,23 @@ def test_who_makes_the_directory_first_keeps_no_worker_from_having_one(tmp_path,
     cache.leave()
     assert theirs.lstat().st_uid == 65534
     assert not own.exists()
+    cache.close()
+
+
+def test_what_others_leave_without_end_in_the_place_for_all_is_not_looked_through(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(host_cache, "LOOKED_AT_MAX", 10)
+    for number in range(100):
+        (tmp_path / f"lbd-python-{os.getuid()}-{number}").touch()
+    real, opened = os.open, []
+
+    def counted(path, flags):
+        opened.append(path)
+        return real(path, flags)
+
+    monkeypatch.setattr(os, "open", counted)
+    cache = HostCache(tmp_path, "name")
+    assert len(opened) == 10 + 1  # its own
+    cache.leave()
     cache.close()

@@ -1,9 +1,11 @@
 """Output on disk: bounded, with its beginning and its end, and read from anywhere."""
 
+import ctypes
 import errno
 import os
 import subprocess
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -102,6 +104,45 @@ def test_a_full_disk_while_the_hole_is_noted_leaves_all_to_be_read(tmp_path):
     with pytest.raises(OSError, match="directory"):
         spool.trim("7", 1)
     assert read_all(spool) == (data, 0)
+
+
+def test_on_a_full_disk_the_hole_makes_room_for_its_note(tmp_path, monkeypatch):
+    real, full = Path.write_text, [True]
+
+    def write_text(path, text):
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(path, text)
+
+    def punch(*where):
+        full.clear()
+        spool_module.punch_hole(*where)
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    spool = Spool(str(tmp_path), LIMIT_BYTES, punch)
+    os.close(write(spool, b"x" * (4 * LIMIT_BYTES)))
+    assert not spool.trim("7", 1)
+    kept, dropped = read_all(spool)
+    assert (len(kept) + dropped, set(kept)) == (4 * LIMIT_BYTES, {ord("x")})
+    assert (tmp_path / "spool/0/7.1.out").stat().st_blocks * 512 <= LIMIT_BYTES
+
+
+@pytest.mark.parametrize("printed_bytes", [100, 4 * LIMIT_BYTES])
+def test_who_takes_more_of_the_disk_than_they_print_gives_it_back_and_is_known(
+    tmp_path, printed_bytes
+):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    descriptor = write(spool, b"x" * printed_bytes)
+    assert not spool.trim("7", 1)
+    keep_size, size_bytes = ctypes.c_int(1), ctypes.c_longlong(8 * LIMIT_BYTES)
+    if ctypes.CDLL(None).fallocate(descriptor, keep_size, ctypes.c_longlong(0), size_bytes):
+        pytest.skip("no fallocate here")
+    assert spool.trim("7", 1)
+    assert (tmp_path / "spool/0/7.1.out").stat().st_blocks * 512 <= LIMIT_BYTES
+    assert not spool.trim("7", 1)
+    os.close(descriptor)
+    kept, dropped = read_all(spool)
+    assert (len(kept) + dropped, set(kept)) == (printed_bytes, {ord("x")})
 
 
 def test_old_output_is_swept_but_not_that_of_running_jobs(tmp_path):

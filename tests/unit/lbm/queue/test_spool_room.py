@@ -1,5 +1,6 @@
 """Room on the disk of the spool: who keeps most output there loses the oldest."""
 
+import ctypes
 import logging
 import os
 import stat
@@ -114,7 +115,10 @@ def test_a_disk_with_room_is_left_alone(tmp_path):
 
 class Attempts:
     def __init__(self, running):
-        self.running = running
+        self.running, self.ended = running, []
+
+    def end(self, job, attempt):
+        self.ended.append((job, attempt))
 
     def begun(self):
         return [(job, 1) for job in self.running]
@@ -143,3 +147,22 @@ async def test_while_it_is_short_the_attempts_of_a_user_share_what_one_may_print
     assert all(kept[job] <= 72 * KIB for job in ("10", "11", "12", "13"))
     marked = os.stat(spool.output("2", 1)).st_mode
     assert marked & stat.S_ISVTX
+
+
+def take(path, size_bytes):
+    """More of the disk, while the file stays as long as it is."""
+    with open(path, "rb+") as file:
+        where = ctypes.c_longlong(0), ctypes.c_longlong(size_bytes)
+        if ctypes.CDLL(None).fallocate(file.fileno(), 1, *where):
+            pytest.skip("no fallocate here")
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+async def test_who_takes_the_disk_beyond_what_they_print_ends_while_it_is_short(spool, is_short):
+    keep(spool, "1", BOB, KIB)
+    keep(spool, "2", ANN, KIB)
+    take(spool.output("2", 1), 8 << 20)
+    attempts = Attempts(["1", "2"])
+    short = lambda _: Shortage(int(is_short), 0)  # noqa: E731
+    await SpoolCare(spool, 1.0, attempts, short).look()
+    assert attempts.ended == ([("2", 1)] if is_short else [])
