@@ -222,6 +222,7 @@ class Queues:
     ) -> list[Start]:
         """The discipline's cutoffs, and with them who serves what. Running jobs keep theirs; all
         who wait join again, for a tier that had no cutoff may have one now, and some may not."""
+        self.shares.at(now_s)
         for name, server in self.hosts.items():
             assert server.host is not None
             server.is_of(replace(server.host, tiers=tiers(name)))

@@ -388,3 +388,27 @@ def test_nobody_is_sent_ahead_past_a_wide_job():
     table.arrive("a", array=7)
     assert table.arrive("b", slots=2, array=7) == []
     assert table.arrive("c", array=7) == []
+
+
+def test_what_is_decided_goes_by_the_time_of_the_event():
+    """Shares, targets and the slots that are kept for a gang all change as time passes."""
+    table = Table(fair_share_s=10.0)
+    queues, rng = table.queues, Random(1)
+    host, job = HostSlots(HostId("h1"), 2), QueuedJob(JobId("1"))
+    events = [
+        lambda at_s: queues.arrived(job, at_s, rng),
+        lambda at_s: queues.host_is(host, at_s, rng),
+        lambda at_s: queues.lost(job.id, at_s, rng),
+        lambda at_s: queues.cut_off(job.id, at_s, rng),
+        lambda at_s: queues.host_gone(host.name, at_s, rng),
+        lambda at_s: queues.ended(job.id, at_s, rng),
+        lambda at_s: queues.returned(job, at_s, rng),
+        lambda at_s: queues.changed(job._replace(name="a"), at_s, rng),
+        lambda at_s: queues.ended(job.id, at_s, rng),
+        lambda at_s: queues.found_running(job, host.name, at_s),
+        lambda at_s: queues.hosts_are([host], at_s, rng),
+        lambda at_s: queues.rules_changed(lambda _: (1,), at_s, rng),
+    ]
+    for at_s, event in enumerate(events, 1):
+        event(float(at_s))
+        assert queues.shares.now_s == at_s
