@@ -176,3 +176,12 @@ def test_where_hosts_make_no_two_tiers_nothing_changes():
 def test_the_load_is_that_of_all_hosts_also_where_not_all_make_a_tier():
     found = verdict(layouts={2: (2.0, 2.0), 3: (1.0, 1.0, 1.0)})
     assert found.load == verdict(layouts={2: (2.0, 2.0)}).load
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [("slowdown", "mean slowdown "), ("waiting", "mean waiting "), ("fairness", "unfairness ")],
+)
+def test_what_is_expected_is_said_in_the_terms_of_the_objective(objective, said):
+    found = verdict(terms=SolverTerms(objective, 200, 0.1))
+    assert found.reason.startswith(f"{said}{found.expected.worth(objective):.3g} ")

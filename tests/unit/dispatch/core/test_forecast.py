@@ -245,3 +245,25 @@ def test_where_arrays_take_turns_a_place_is_that_in_their_turns():
     forecast = Forecast(queues)
     places = [forecast.places.of(queues.registry[JobId(str(n))], 0.0).jobs for n in range(1, 7)]
     assert places == [0, 2, 4, 1, 3, 5]
+
+
+@pytest.mark.parametrize(
+    ("slots", "missing", "of"),
+    [(1, 0, [4.0, 2.0]), (2, 0, [4.0, 2.0]), (3, 1, [4.0]), (4, 2, [2.0]), (5, 1, [4.0, 2.0])],
+)
+def test_what_must_be_free_before_a_job_of_so_many_slots_begins(slots, missing, of):
+    """Two slots are free on each of two hosts; a job has had one of h1 for 4 s, and another two of
+    h2 for 2 s. Either gives back the third that somebody needs: the one that began first does so.
+    """
+    table = Table()
+    forecast = known(table)
+    for at_s, host in ((0.0, "h1"), (2.0, "h2")):
+        table.now_s = at_s
+        table.host(host, 4 if host == "h2" else 3)
+        table.arrive(f"on {host}", slots=2 if host == "h2" else 1, only=HostId(host))
+    table.now_s = 4.0
+    outlook = forecast._outlook(ONLY_LINE, 4.0)
+    assert [free for free, _ in outlook.hosts] == [2, 2]
+    count, held = outlook.missing(slots)
+    assert (count, [ran_s for ran_s, _ in held]) == (missing, of)
+    assert (outlook.wait_s(slots) == 0.0) is (missing == 0)

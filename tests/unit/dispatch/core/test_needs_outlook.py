@@ -4,7 +4,7 @@ import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.malleable.prospects import answer
-from lbd.dispatch.core.needs_outlook import KINDS_MAX, OTHERS_HAVE_IT, too_few
+from lbd.dispatch.core.needs_outlook import KINDS_MAX, OTHERS_HAVE_IT, shortages_of, too_few
 from lbd.model import NO_NEEDS, Facts, JobId, Needs
 from lbd.theory.calibration import Correction
 from tests.unit.dispatch.core.test_forecast import known, predicted
@@ -199,3 +199,23 @@ def test_many_kinds_of_needs_cost_no_more_than_a_few():
     assert found[KINDS_MAX:] == [None] * 5
     assert forecast.of_arrival(1, 4.0, NO_NEEDS) is not None
     assert forecast.of_arrival(1, 10.0, kinds[-1]) is not None  # a moment later there is room
+
+
+def test_what_is_short_on_a_host_and_who_has_it_for_how_long():
+    table = Table()
+    table.host("h1", 4, facts=Facts(("linux",), (("gpu", 4, 1),), memory_total=1000))
+    table.arrive("a", slots=2, needs=Needs((("gpu", 2),), memory_bytes=600))
+    table.now_s = 0.25
+    table.arrive("b", needs=Needs((("gpu", 1),)))
+    table.now_s = 0.5
+    (server,) = table.queues.servers[1]
+
+    def short(slots, gpus, memory=0):
+        job = QueuedJob(JobId("c"), slots, needs=Needs((("gpu", gpus),), memory_bytes=memory))
+        return [tuple(one)[1:] for one in shortages_of(server, job, table.now_s)]
+
+    held_slots, held_gpus = [(0.5, 2), (0.25, 1)], [(0.5, 2), (0.25, 1)]
+    assert short(1, 0) == []
+    assert short(3, 1) == [(2, held_slots), (1, held_gpus)]
+    assert short(1, 2, 400) == [(2, held_gpus)]
+    assert short(1, 1, 401) == [(1, held_gpus), (1, [(0.5, 38)])]  # of 64 parts: 16 bytes each

@@ -8,7 +8,7 @@ from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.shares import Rules
-from lbd.model import HostId, JobId
+from lbd.model import Facts, HostId, JobId, Needs
 
 
 class Table:
@@ -281,6 +281,30 @@ def test_a_wide_job_starts_in_the_first_tier_that_has_room_for_it():
     assert table.cutoffs["wide"] == 10.0
     assert table.cut_off("wide") == []  # tier 3 has one slot: it steps aside
     assert table.host("h8", 4, tiers=(3,)) == ["wide@h8"]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"slots": 2}, {"only": "h2"}, {"barred": frozenset({"h1"})},
+        {"needs": Needs(features=("big",))},
+    ],
+    ids=lambda job: next(iter(job)),
+)  # fmt: skip
+def test_who_fits_no_host_of_its_tier_starts_in_the_first_that_has_one(job):
+    table = Table("tags")
+    table.host("h1", tiers=(1,))
+    table.host("h2", 2, tiers=(2,), facts=Facts(("big",)))
+    table.host("h3", 2, tiers=(3,), facts=Facts(("big",)))
+    assert table.arrive("a", **job) == ["a@h2"]
+    assert table.cutoffs["a"] == 10.0
+
+
+def test_who_fits_no_host_of_a_later_tier_either_waits_in_its_own():
+    table = tags(1, 2)
+    assert table.arrive("a", slots=2) == []
+    assert table.host("h3", 2, tiers=(1, 2)) == ["a@h3"]
+    assert table.cutoffs["a"] == 1.0
 
 
 def test_when_a_wide_head_goes_its_slots_are_for_others_again():

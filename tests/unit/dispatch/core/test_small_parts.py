@@ -10,7 +10,7 @@ from lbd.dispatch.core.backfill.reservation import Backfill
 from lbd.dispatch.core.discipline import QueuedJob, able
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
 from lbd.dispatch.core.ledger_rows import Tally
-from lbd.dispatch.core.records import Cause, Changed, Ending, Settle
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Settle
 from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.servers import at_random
 from lbd.model import CANCEL, Facts, HostId, JobId, JobState, Needs
@@ -60,6 +60,14 @@ def test_a_refusal_of_an_attempt_that_is_over_is_settled_and_nothing_more(name):
     refused = table.life.refused(HostId(name), JobId("1"), 7, "exec", OK, *table.when)
     assert refused == [Settle(JobId("1"), 7, HostId(name))]
     assert JobId("1") in table.life.leased
+
+
+def test_one_that_is_refused_as_it_was_to_be_requeued_begins_again():
+    table = Table()
+    (begin,) = table.submit("1")
+    table.life.requeue(JobId("1"))
+    refused = table.life.refused(begin.host, begin.job, 1, "slot", OK, *table.when)
+    assert [one.attempt for one in refused if isinstance(one, Begin)] == [2]
 
 
 @pytest.mark.parametrize(

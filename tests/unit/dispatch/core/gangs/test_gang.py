@@ -324,10 +324,17 @@ def test_who_takes_over_begins_again_what_was_never_together(phase):
 
 def test_of_a_gang_that_has_ended_nothing_is_kept():
     table = Table()
-    begins = table.running(3)
+    (first,) = table.submit(slots=2)
+    assert table.gang(6) == []  # it has its turn, and waits
+    begins = of_kind(Begin, table.ended(first))
+    assert len(begins) == 6
+    for begin in begins:
+        table.ready(begin)
     assert of_kind(Release, table.begun(begins[0])) == []  # it is released already
     for begin in begins:
         table.ended(begin)
     assert table.life.gangs._gangs == {}
+    room = table.life.queues.gangs
+    assert (room.tasks, room.parked, dict(room._counts)) == ({}, [], {})
     (alone,) = table.submit()
     assert table.ready(alone) == []

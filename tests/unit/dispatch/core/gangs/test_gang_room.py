@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.forecast import Forecast
-from lbd.dispatch.core.gangs.gang_room import PARKED_OF_HOST, PARKED_OF_USER
+from lbd.dispatch.core.gangs.gang_room import PARKED_OF_HOST, PARKED_OF_USER, Drain
 from lbd.dispatch.core.records import Begin
 from lbd.dispatch.core.shares import Rules
 from lbd.model import JobId
@@ -76,6 +76,9 @@ def test_a_drain_ends_and_the_next_one_lasts_twice_as_long():
     table.now_s = 10.0
     (passes,) = table.life.tick(*table.when)
     assert table.why(2).endswith("; 0 are free; lets other jobs pass until 20")
+    table.submit(slots=2)
+    assert table.why(5) == "next, as soon as 2 slots are free at once on h1"  # none are kept
+    table.life.kill(JobId("5"), 0, *table.when)
     table.now_s = 20.0
     assert table.life.tick(*table.when) == []
     assert table.why(2).endswith("; other jobs wait for it on h1 from 20 until 40")
@@ -83,6 +86,15 @@ def test_a_drain_ends_and_the_next_one_lasts_twice_as_long():
     table.now_s = 39.0
     assert table.submit() == []
     assert len(of_kind(Begin, table.ended(first))) == 2
+
+
+@pytest.mark.parametrize(
+    ("keeps", "now_s", "is_over"),
+    [(True, 10.0, False), (True, 19.9, False), (True, 20.0, True),
+     (False, 9.9, False), (False, 10.0, True)],
+)  # fmt: skip
+def test_a_drain_is_over_once_others_have_passed_for_as_long(keeps, now_s, is_over):
+    assert Drain(0.0, 10.0, 10.0, keeps).is_over(now_s) is is_over
 
 
 def passing(table, until_s, begun=()):

@@ -344,3 +344,11 @@ def test_a_head_that_leaves_its_line_is_no_head_any_more():
     table.ended("a")
     assert table.hold("a") is None
     assert table.queues.heads.due(1e9) == []
+
+
+def test_one_that_passes_a_head_that_holds_out_is_not_taken_for_it():
+    table = Table("heur", rules=Rules(priorities=True))
+    table.host("h1")
+    table.arrive("first", slots=3)
+    assert table.arrive("a", **WIDE) == []
+    assert table.arrive("b", priority=1, **WIDE | {"speedup": (1.0, 0.0)}) == ["b@h1:1"]
