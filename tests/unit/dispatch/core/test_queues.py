@@ -8,7 +8,7 @@ from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.shares import Rules
-from lbd.model import Facts, HostId, JobId, Needs
+from lbd.model import HostId, JobId
 
 
 class Table:
@@ -283,30 +283,6 @@ def test_a_wide_job_starts_in_the_first_tier_that_has_room_for_it():
     assert table.host("h8", 4, tiers=(3,)) == ["wide@h8"]
 
 
-@pytest.mark.parametrize(
-    "job",
-    [
-        {"slots": 2}, {"only": "h2"}, {"barred": frozenset({"h1"})},
-        {"needs": Needs(features=("big",))},
-    ],
-    ids=lambda job: next(iter(job)),
-)  # fmt: skip
-def test_who_fits_no_host_of_its_tier_starts_in_the_first_that_has_one(job):
-    table = Table("tags")
-    table.host("h1", tiers=(1,))
-    table.host("h2", 2, tiers=(2,), facts=Facts(("big",)))
-    table.host("h3", 2, tiers=(3,), facts=Facts(("big",)))
-    assert table.arrive("a", **job) == ["a@h2"]
-    assert table.cutoffs["a"] == 10.0
-
-
-def test_who_fits_no_host_of_a_later_tier_either_waits_in_its_own():
-    table = tags(1, 2)
-    assert table.arrive("a", slots=2) == []
-    assert table.host("h3", 2, tiers=(1, 2)) == ["a@h3"]
-    assert table.cutoffs["a"] == 1.0
-
-
 def test_when_a_wide_head_goes_its_slots_are_for_others_again():
     """h1 was kept for it, against the other tier's job."""
     table = Table("tags")
@@ -412,27 +388,3 @@ def test_nobody_is_sent_ahead_past_a_wide_job():
     table.arrive("a", array=7)
     assert table.arrive("b", slots=2, array=7) == []
     assert table.arrive("c", array=7) == []
-
-
-def test_what_is_decided_goes_by_the_time_of_the_event():
-    """Shares, targets and the slots that are kept for a gang all change as time passes."""
-    table = Table(fair_share_s=10.0)
-    queues, rng = table.queues, Random(1)
-    host, job = HostSlots(HostId("h1"), 2), QueuedJob(JobId("1"))
-    events = [
-        lambda at_s: queues.arrived(job, at_s, rng),
-        lambda at_s: queues.host_is(host, at_s, rng),
-        lambda at_s: queues.lost(job.id, at_s, rng),
-        lambda at_s: queues.cut_off(job.id, at_s, rng),
-        lambda at_s: queues.host_gone(host.name, at_s, rng),
-        lambda at_s: queues.ended(job.id, at_s, rng),
-        lambda at_s: queues.returned(job, at_s, rng),
-        lambda at_s: queues.changed(job._replace(name="a"), at_s, rng),
-        lambda at_s: queues.ended(job.id, at_s, rng),
-        lambda at_s: queues.found_running(job, host.name, at_s),
-        lambda at_s: queues.hosts_are([host], at_s, rng),
-        lambda at_s: queues.rules_changed(lambda _: (1,), at_s, rng),
-    ]
-    for at_s, event in enumerate(events, 1):
-        event(float(at_s))
-        assert queues.shares.now_s == at_s

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.backfill.reservation import Backfill
-from lbd.dispatch.core.discipline import QueuedJob, able
+from lbd.dispatch.core.discipline import HostSlots, QueuedJob, able
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
 from lbd.dispatch.core.ledger_rows import Tally
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Settle
@@ -125,3 +125,53 @@ def test_when_a_job_that_runs_ends(monkeypatch, rule, suspended_s, now_s, ends_s
     job = QueuedJob(JobId("1"), limit_s=100.0)
     entry = Entry(job, 1, 0.0, 1, started_s=10.0, suspended_s=suspended_s)
     assert Backfill(rule).ends_s(entry, now_s) == ends_s
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"slots": 2}, {"only": "h2"}, {"barred": frozenset({"h1"})},
+        {"needs": Needs(features=("big",))},
+    ],
+    ids=lambda job: next(iter(job)),
+)  # fmt: skip
+def test_who_fits_no_host_of_its_tier_starts_in_the_first_that_has_one(job):
+    table = Queue("tags")
+    table.host("h1", tiers=(1,))
+    table.host("h2", 2, tiers=(2,), facts=Facts(("big",)))
+    table.host("h3", 2, tiers=(3,), facts=Facts(("big",)))
+    assert table.arrive("a", **job) == ["a@h2"]
+    assert table.cutoffs["a"] == 10.0
+
+
+def test_who_fits_no_host_of_a_later_tier_either_waits_in_its_own():
+    table = Queue("tags")
+    for number in (1, 2):
+        table.host(f"h{number}", tiers=(number,))
+    assert table.arrive("a", slots=2) == []
+    assert table.host("h3", 2, tiers=(1, 2)) == ["a@h3"]
+    assert table.cutoffs["a"] == 1.0
+
+
+def test_what_is_decided_goes_by_the_time_of_the_event():
+    """Shares, targets and the slots that are kept for a gang all change as time passes."""
+    table = Queue(fair_share_s=10.0)
+    queues, rng = table.queues, Random(1)
+    host, job = HostSlots(HostId("h1"), 2), QueuedJob(JobId("1"))
+    events = [
+        lambda at_s: queues.arrived(job, at_s, rng),
+        lambda at_s: queues.host_is(host, at_s, rng),
+        lambda at_s: queues.lost(job.id, at_s, rng),
+        lambda at_s: queues.cut_off(job.id, at_s, rng),
+        lambda at_s: queues.host_gone(host.name, at_s, rng),
+        lambda at_s: queues.ended(job.id, at_s, rng),
+        lambda at_s: queues.returned(job, at_s, rng),
+        lambda at_s: queues.changed(job._replace(name="a"), at_s, rng),
+        lambda at_s: queues.ended(job.id, at_s, rng),
+        lambda at_s: queues.found_running(job, host.name, at_s),
+        lambda at_s: queues.hosts_are([host], at_s, rng),
+        lambda at_s: queues.rules_changed(lambda _: (1,), at_s, rng),
+    ]
+    for at_s, event in enumerate(events, 1):
+        event(float(at_s))
+        assert queues.shares.now_s == at_s
