@@ -305,8 +305,7 @@ def test_an_owner_who_came_and_went_at_once_is_kept_too():
 
 
 def test_a_look_says_whether_a_step_has_passed():
-    made = book()
-    looks = [0.0, 1.0, STEP_S - 1.0, STEP_S, STEP_S + 1.0, 2 * STEP_S]
+    made, looks = book(), [0.0, 1.0, STEP_S - 1.0, STEP_S, STEP_S + 1.0, 2 * STEP_S]
     passed = [made.look(False, NOON_S + at_s, 0) for at_s in looks]
     assert passed == [True, False, False, True, False, True]
 
