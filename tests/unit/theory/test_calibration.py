@@ -2,7 +2,7 @@
 
 from math import exp, inf, log
 from random import Random
-from statistics import correlation, linear_regression
+from statistics import correlation, linear_regression, stdev
 
 import pytest
 from hypothesis import given
@@ -87,12 +87,15 @@ def test_predictions_that_never_differ_are_shifted():
     bias = learnt([(100.0, 25.0)] * 30)
     assert bias.correction().corrected_s(100.0) == pytest.approx(25.0)
     assert bias.correlation is None
+    bias = learnt([(100.0, 25.0), (100.001, 50.0)] * 30)  # nor hardly do
+    assert bias.line().slope == 1.0
 
 
 def test_longer_predicted_is_never_made_shorter():
     bias = learnt([(exp(i), exp(10 - i)) for i in range(1, 10)] * 4)
     assert bias.line().slope == pytest.approx(-1.0)
     assert bias.correction().corrected_s(10.0) == bias.correction().corrected_s(1e5) > 0
+    assert bias.correction().spread == pytest.approx(stdev([10.0 - i for i in range(1, 10)] * 4))
 
 
 def test_what_is_no_wait_is_left_out():

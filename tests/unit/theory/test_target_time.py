@@ -22,6 +22,7 @@ from lbd.theory.target_time import (
     slots_for_mean,
     variance_epoch_s2,
     variance_left_s2,
+    variance_steered_s2,
 )
 
 
@@ -229,3 +230,11 @@ def test_a_lost_task_waits_again_and_its_work_says_that_tasks_are_long():
         batch.ended(9.0)
     with pytest.raises(ValueError, match="no task waits"):
         batch.began(9.0)
+
+
+def test_of_one_task_one_slot_is_all():
+    assert first_slots(1, 0.0, 10.0, 5) == 1
+    assert first_slots(3, 0.0, 10.0, 5) == 3
+    assert first_slots(9, 0.0, 10.0, 5) == 5
+    with pytest.raises(ValueError, match="0 slots"):
+        variance_steered_s2(4, 0, 10.0)
