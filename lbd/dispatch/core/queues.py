@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from heapq import merge
-from itertools import islice
+from itertools import islice, takewhile
 from operator import attrgetter
 from random import Random
 
@@ -691,13 +691,9 @@ class Queues:
 
     def _kept(self, server: Server, line: HostConnection) -> bool:
         """Whether its slots are kept for the head of a line that it serves before this one."""
-        for earlier in server.lines:
-            if earlier == line:
-                return False
-            head = self.head(earlier)
-            if head is not None and server.suits(head.kind):
-                return True
-        return False
+        earlier = takewhile(lambda one: one != line, server.lines)
+        heads = (head for one in earlier if (head := self.head(one)) is not None)
+        return any(server.suits(head.kind) for head in heads)
 
 
 def serves(host: HostSlots) -> tuple[int, tuple[int, ...], bool, Facts]:

@@ -1,5 +1,6 @@
 """Who may pass a head that waits for several slots, and that it is not delayed by that."""
 
+import math
 from dataclasses import replace
 from random import Random
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.dispatch.core.backfill.reservation import exceeded_rarely_s
+from lbd.dispatch.core.backfill.reservation import Backfill, exceeded_rarely_s
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
 from lbd.dispatch.core.queues import Queues
@@ -193,3 +194,13 @@ def test_nobody_passes_the_head_beyond_a_limit_of_its_own():
     table.now_s = 1.0
     table.submit(4, 1, 10.0, array=3, at_once=1)
     assert table.ended(3) == [4]  # one at once, however many slots are free
+
+
+def test_what_is_learnt_is_bounded_and_the_latest_is_kept(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.backfill.reservation.KINDS_KNOWN", 2)
+    learnt = Backfill("learnt", risk=0.5)
+    one, two, three = (QueuedJob(JobId("1"), name=name) for name in "abc")
+    for job in (one, two, one, three):
+        learnt.ended(job, 5.0)
+    assert [learnt.longest_s(job) for job in (one, two, three)] == [5.0, math.inf, 5.0]
+    Backfill("limit").ended(one, 5.0)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.config.dispatch import MODES
-from lbd.dispatch.core.backlog import EMPTY_MIN, Backlog
+from lbd.dispatch.core.backlog import EMPTY_MIN, Backlog, number_in
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import TIERED, make
 from lbd.dispatch.core.hosts import Terms
@@ -173,3 +173,11 @@ def test_those_that_have_stepped_aside_are_counted_until_they_leave():
     backlog.remove(rows[0])
     backlog.remove(rows[2])
     assert (backlog.aside_count, len(backlog)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("job", "number"),
+    [("7", 7), ("9" * 18, 10**18 - 1), ("9" * 19, -1), ("07", -1), ("x7", -1), ("٣", -1)],
+)
+def test_numbers_as_a_ledger_assigns_them_and_no_others(job, number):
+    assert number_in(JobId(job)) == number

@@ -1,5 +1,6 @@
 """Cutoffs from the past: what is taken for it, and when they change."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -116,6 +117,9 @@ def test_jobs_that_may_not_restart_weigh_on_the_last_tier():
     assert both.record.jobs == 2000
     assert both.record.pinned > 0
     assert both.expected.tiers[-1].load != free.expected.tiers[-1].load
+    servers = replace(both.record, pace=0.5, pinned=0.75).tiers((2.0, 2.0)).servers
+    assert servers == (1.0, 0.25)
+    assert replace(both.record, pace=0.5, pinned=1.5).tiers((2.0, 2.0)).servers == (1.0, 0.0)
 
 
 def test_sita_e_cuts_the_work_in_proportion_to_the_slots():
@@ -127,6 +131,8 @@ def test_sita_e_cuts_the_work_in_proportion_to_the_slots():
     assert small / total == pytest.approx(0.25, abs=0.08)
     again = verdict("sita-e", in_force=found.cutoffs_s)
     assert (found.changed, again.changed) == (True, False)
+    for off in (0.1, 10.0):
+        assert verdict("sita-e", in_force=tuple(off * s for s in found.cutoffs_s)).changed
 
 
 def hosts(*slots):
@@ -140,6 +146,7 @@ def test_layouts():
     given = ("h1:1", "h2:1,2", "h3:3")
     assert layouts_of(hosts(1, 1, 2), order, given) == {3: (1.5, 0.5, 2.0)}
     assert layouts_of(hosts(1, 1), order, given) == {}, "nobody serves the third tier now"
+    assert layouts_of(hosts(1, 3), order, ("h1:1", "h2:3,2,1")) == {3: (2.0, 1.0, 1.0)}
     assert tier_order(["h9"], ["h2", "h9", "h1"]) == ["h9", "h1", "h2"]
 
 
@@ -164,6 +171,11 @@ def test_only_whole_jobs_count():
     assert past_jobs([row()], 0.0) == [PastJob(1.5, 4.0, 5.0, may_restart=True)]
     assert past_jobs([row(cause=cause) for cause in ("timeout", "memory", "lost", "")], 0.0) == []
     assert past_jobs([row(cpu_s=None), row(started=None), row(submitted=1.0)], 2.0) == []
+
+
+@pytest.mark.parametrize("cause", ["exited", "signalled", "killed", "timeout"])
+def test_jobs_that_ended_by_themselves_or_were_ended_are_as_cause_says(cause):
+    assert bool(past_jobs([row(cause=cause)], 0.0)) is (cause in ("exited", "signalled"))
 
 
 def test_where_hosts_make_no_two_tiers_nothing_changes():

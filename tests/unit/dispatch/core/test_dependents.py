@@ -277,3 +277,20 @@ def test_times_of_who_waits_no_longer_are_forgotten():
     dependents.due.clear()
     dependents.passed(6000.0)
     assert set(dependents.due) == {JobId("1")}
+
+
+def test_one_that_waits_for_a_time_alone_is_not_held_up_by_what_it_has_waited_for():
+    dependents, job = Dependents(), JobId("9")
+    dependents.park(job, Waits((Condition(ANY, 1, 1, "1"),), begin=100.0))
+    dependents.counted(*dependents.uncounted(), 1, 1, bad=False)
+    dependents.ended(QueuedJob(JobId("1")), well=True)
+    assert dependents.verdict(job, 0.0) is None
+    dependents.due.clear()
+    dependents.ended(QueuedJob(JobId("1")), well=True)  # said twice
+    assert dependents.verdict(job, 99.0) is None
+    dependents.due.clear()
+    dependents.passed(99.0)
+    assert list(dependents.due) == []
+    dependents.passed(100.0)
+    assert list(dependents.due) == [job]
+    assert dependents.verdict(job, 100.0) == ""

@@ -7,7 +7,7 @@ import pytest
 
 from lbd.dispatch.core.discipline import ONLY_LINE, HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
-from lbd.dispatch.core.forecast import Forecast
+from lbd.dispatch.core.forecast import FRESH_S, Forecast
 from lbd.dispatch.core.queues import Queues
 from lbd.model import HostId, JobId
 from lbd.theory.calibration import Correction
@@ -52,6 +52,9 @@ def test_what_is_ahead_of_a_job_is_as_for_one_that_comes_behind_it():
         # d waits for two slots, one of which is free, and for those of b and c
     ahead, held = forecast.ahead_of(table.queues.registry[JobId("d")], table.now_s)
     assert (ahead, held.total) == (1 + 4, 1)
+    table.arrive("small")
+    ahead, _ = forecast.ahead_of(table.queues.registry[JobId("small")], table.now_s)
+    assert ahead == 1 + 8  # the head needs two
     assert forecast.ahead_of(table.queues.registry[JobId("a")], table.now_s) is None
     table = Table()
     table.host("h1", 1)
@@ -206,6 +209,9 @@ def test_what_was_reckoned_is_reckoned_again_once_it_is_forgotten():
     for name in "abcd":
         table.arrive(name)
     assert predicted(table, forecast, "d").how.endswith("2 ahead of it on 1 slots")
+    outlook = forecast._outlook(ONLY_LINE, 0.0)
+    assert forecast._outlook(ONLY_LINE, FRESH_S) is outlook
+    assert forecast._outlook(ONLY_LINE, FRESH_S + 0.1) is not outlook
     table.ended("b")
     forecast.forget()
     assert predicted(table, forecast, "d").how.endswith("1 ahead of it on 1 slots")
@@ -267,3 +273,4 @@ def test_what_must_be_free_before_a_job_of_so_many_slots_begins(slots, missing, 
     count, held = outlook.missing(slots)
     assert (count, [ran_s for ran_s, _ in held]) == (missing, of)
     assert (outlook.wait_s(slots) == 0.0) is (missing == 0)
+    assert outlook.head_s(slots) == outlook.wait_s(slots)

@@ -4,7 +4,13 @@ import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.malleable.prospects import answer
-from lbd.dispatch.core.needs_outlook import KINDS_MAX, OTHERS_HAVE_IT, shortages_of, too_few
+from lbd.dispatch.core.needs_outlook import (
+    KINDS_MAX,
+    OTHERS_HAVE_IT,
+    lack_of,
+    shortages_of,
+    too_few,
+)
 from lbd.model import NO_NEEDS, Facts, JobId, Needs
 from lbd.theory.calibration import Correction
 from tests.unit.dispatch.core.test_forecast import known, predicted
@@ -219,3 +225,17 @@ def test_what_is_short_on_a_host_and_who_has_it_for_how_long():
     assert short(3, 1) == [(2, held_slots), (1, held_gpus)]
     assert short(1, 2, 400) == [(2, held_gpus)]
     assert short(1, 1, 401) == [(1, held_gpus), (1, [(0.5, 38)])]  # of 64 parts: 16 bytes each
+
+
+@pytest.mark.parametrize(
+    ("slots", "gpus", "lack"),
+    [(1, 1, 0.0), (4, 1, 0.25), (6, 1, 0.5), (1, 4, 0.5), (4, 4, 0.5), (8, 4, 0.625), (1, 2, 0.0)],
+)
+def test_a_host_lacks_the_share_of_the_part_that_is_shortest(slots, gpus, lack):
+    """One of its four slots is taken, and one of its four GPUs, beside one that others have."""
+    table = Table()
+    table.host("h1", 4, facts=Facts(("linux",), (("gpu", 4, 1),)))
+    table.arrive("a", needs=Needs((("gpu", 1),)))
+    (server,) = table.queues.servers[1]
+    job = QueuedJob(JobId("b"), slots, needs=Needs((("gpu", gpus),)))
+    assert lack_of(server, job) == lack

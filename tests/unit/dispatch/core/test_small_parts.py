@@ -7,13 +7,17 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.backfill.reservation import Backfill
+from lbd.dispatch.core.dependencies.conditions import conditions_of
+from lbd.dispatch.core.dependencies.dependents import Waits
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob, able
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
 from lbd.dispatch.core.ledger_rows import Tally
-from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Settle
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Live, Settle
 from lbd.dispatch.core.registry import Entry
-from lbd.dispatch.core.servers import at_random
+from lbd.dispatch.core.restore import waits_of
+from lbd.dispatch.core.servers import at_random, room
 from lbd.model import CANCEL, Facts, HostId, JobId, JobState, Needs
+from tests.unit.dispatch.core.test_cutoffs import row
 from tests.unit.dispatch.core.test_lifecycle import OK, Table
 from tests.unit.dispatch.core.test_queues import Table as Queue
 
@@ -175,3 +179,51 @@ def test_what_is_decided_goes_by_the_time_of_the_event():
     for at_s, event in enumerate(events, 1):
         event(float(at_s))
         assert queues.shares.now_s == at_s
+
+
+def test_what_a_dispatcher_finds_is_not_begun_again():
+    life = Table().life
+    found = [
+        life.restored(Live(QueuedJob(JobId("1"))), (1, "h1", 1, True, 1, None), 0.0, Random(1)),
+        life.restored(Live(QueuedJob(JobId("2")), held="by ann"), None, 0.0, Random(1)),
+        life.restored(Live(QueuedJob(JobId("3"))), None, 0.0, Random(1), Waits((), 99.0)),
+    ]
+    assert found == [[], [], []]
+    assert [begin.job for begin in life.submitted([QueuedJob(JobId("4"))], 0.0, Random(1))] == ["4"]
+
+
+@pytest.mark.parametrize(
+    ("found", "waits"),
+    [
+        ({}, Waits(conditions_of("ok:7-7:7", None))),
+        ({"not_before": 99.0}, Waits(conditions_of("ok:7-7:7", None), 99.0)),
+        ({"met": True}, None),
+        ({"attempt": 1}, None),
+        ({"requeued": 5.0}, None),
+        ({"met": True, "not_before": 99.0}, Waits((), 99.0)),
+        ({"after": ""}, None),
+    ],
+)
+def test_what_a_job_on_record_still_waits_for(found, waits):
+    assert waits_of(row(**{"after": "ok:7-7:7", "attempt": 0, **found})) == waits
+
+
+def test_what_runs_on_a_host_that_is_gone_counts_as_room_and_only_that():
+    table = Queue()
+    table.host("h1", 4)
+    table.arrive("a", slots=3)
+    table.arrive("b", slots=4)
+    job, servers = QueuedJob(JobId("c")), table.queues.servers_by_host.values
+    assert (room(servers(), job), room(servers(), job._replace(slots=2))) == (4, 2)
+    table.gone("h1")
+    assert (room(servers(), job), room(servers(), job._replace(slots=2))) == (3, 1)
+
+
+def test_what_runs_is_not_changed():
+    table = Queue()
+    table.host("h1")
+    job = QueuedJob(JobId("a"))
+    assert table.arrive("a") == ["a@h1"]
+    assert table.queues.changed(job._replace(name="x"), 0.0, Random(1)) == []
+    assert table.queues.registry[job.id].job.name == ""
+    assert table.queues.changed(job._replace(id=JobId("b")), 0.0, Random(1)) == []

@@ -32,6 +32,15 @@ def test_all_are_held_with_the_hosts_of_all_and_released_once_all_are_ready():
     assert released == [Release(one.job, 1, one.host) for one in begins]
 
 
+def test_its_hosts_are_named_in_the_order_of_its_tasks():
+    table = Table(hosts=())
+    for name, load in ((H1, 0.3), (H2, 0.2), (H3, 0.1)):
+        table.host(name, 1, load=load)
+    begins = table.gang(3)
+    assert sorted((one.job, one.host) for one in begins) == [("1", H3), ("2", H2), ("3", H1)]
+    assert {one.gang_hosts for one in begins} == {(H3, H2, H1)}
+
+
 def test_a_host_that_begins_unasked_begins_nobody_elses():
     table = Table()
     begins = table.gang(3)

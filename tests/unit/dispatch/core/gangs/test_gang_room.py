@@ -4,10 +4,12 @@ from random import Random
 
 import pytest
 
+from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.forecast import Forecast
-from lbd.dispatch.core.gangs.gang_room import PARKED_OF_HOST, PARKED_OF_USER, Drain
+from lbd.dispatch.core.gangs.gang_room import PARKED_OF_HOST, PARKED_OF_USER, Drain, GangRoom
 from lbd.dispatch.core.records import Begin
-from lbd.dispatch.core.shares import Rules
+from lbd.dispatch.core.registry import Entry
+from lbd.dispatch.core.shares import Rules, Shares
 from lbd.model import JobId
 from tests.unit.dispatch.gangs import H1, H2, H3, LOST, OK, Table, of_kind
 
@@ -221,12 +223,13 @@ def test_a_smaller_gang_begins_beside_one_that_waits():
     assert len(table.gang(2, limit_s=40.0)) == 2
 
 
-def test_a_higher_priority_passes():
-    table = Table(hosts=(H1,), rules=Rules(priorities=True), gang_drain_s=100.0)
+@pytest.mark.parametrize("priorities", [True, False])
+def test_a_higher_priority_passes_where_priorities_count(priorities):
+    table = Table(hosts=(H1,), rules=Rules(priorities=priorities), gang_drain_s=100.0)
     table.submit()
     assert table.gang(2) == []
     assert table.submit() == []
-    assert len(table.submit(priority=1)) == 1
+    assert len(table.submit(priority=1)) == priorities
 
 
 def test_a_gang_that_its_user_may_not_have_now_keeps_nothing():
@@ -339,3 +342,14 @@ def test_whatever_happens_gangs_begin_whole_and_everybody_begins_at_last(seed):
     assert (queues.gangs.parked, queues.gangs.tasks, queues.aside) == ([], {}, {})
     assert len(queues.registry) == 0
     assert all(waiting.jobs == 0 for waiting in queues.lines.values())
+
+
+def test_drains_that_came_to_nothing_are_remembered_of_so_many_users(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.gangs.gang_room.USERS_KNOWN", 2)
+    room = GangRoom(Shares(Rules()))
+    for number, user in enumerate("abc", 1):
+        job = QueuedJob(JobId(user), user=user, array=number, gang=1)
+        room.park(Entry(job, number, 0.0, 1))
+        room.parked[0].drain = Drain(0.0, 10.0, 10.0)
+        room.unpark(number)
+    assert list(room._given_up) == ["b", "c"]

@@ -16,6 +16,7 @@ from lbd.dispatch.core.malleable.prospects import (
     begins,
     inside,
     shown,
+    within,
 )
 from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
 from lbd.theory.calibration import Correction
@@ -210,3 +211,18 @@ def test_a_host_without_what_a_job_needs_has_no_slot_for_it():
     assert [(one.free, one.total) for one in now.rooms] == [(0, 1)]
     now, _ = Forecast(table.queues).situation(job._replace(needs=NO_NEEDS), NONE, 10.0)
     assert [(one.free, one.total) for one in now.rooms] == [(3, 4)]
+
+
+def test_more_slots_than_are_held_come_back_in_as_many_turns():
+    held = Releases.of([(5.0, 3), (50.0, 1)], LIVES)
+    for needed, of, turns in ((0, 1, 1.0), (2, 2, 1.0), (4, 4, 1.0), (6, 4, 1.5), (8, 4, 2.0)):
+        low_s, high_s = interval_90_s(of, held)
+        assert within(needed, held) == pytest.approx((low_s * turns, high_s * turns))
+    assert within(1, None) is None
+    assert within(1, Releases.of([], LIVES)) is None
+
+
+def test_where_there_is_no_host_there_is_no_slot():
+    assert (situation().free, situation().most) == (0, 0)
+    now = situation(room(2, (5.0, 6)), room(3))
+    assert (now.free, now.most) == (3, 8)

@@ -86,3 +86,17 @@ def test_with_fewer_slots_than_arrays_the_latest_go_first():
 def test_what_is_late_whatever_it_gets_takes_no_more_slots_than_it_has_tasks():
     arrays = {"last": array(1, -500.0), "long": array(100, 50.0)}
     assert share(arrays, 8, 0.0) == {"last": 1, "long": 7}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_more_slots_are_given_than_there_are_whatever_the_widths(seed):
+    rng = Random(seed)
+    slots, widths = rng.randint(1, 20), {name: rng.randint(1, 5) for name in "abc"}
+    arrays = {name: array(rng.randint(1, 40), rng.uniform(20, 500)) for name in "abc"}
+    given = share(arrays, slots, 0.0, widths)
+    needs = {n: needed(one, slots // widths[n], 0.0) for n, one in arrays.items()}
+    if sum(needs[name] * widths[name] for name in "abc") > slots:
+        used = sum(given[name] * widths[name] for name in "abc")
+        assert used <= slots
+        short = [widths[name] for name in "abc" if given[name] < needs[name]]
+        assert min(short, default=99) > slots - used  # nor is one left that somebody could use
