@@ -13,6 +13,7 @@ from lbd.dispatch.core.cutoffs import (
     judge,
     layouts_of,
     past_jobs,
+    recorded,
     tier_order,
 )
 from lbd.dispatch.core.discipline import HostSlots
@@ -120,6 +121,19 @@ def test_jobs_that_may_not_restart_weigh_on_the_last_tier():
     servers = replace(both.record, pace=0.5, pinned=0.75).tiers((2.0, 2.0)).servers
     assert servers == (1.0, 0.25)
     assert replace(both.record, pace=0.5, pinned=1.5).tiers((2.0, 2.0)).servers == (1.0, 0.0)
+
+
+def test_what_is_on_record_by_hand():
+    """Half of the time a slot does nothing for its job; one job in five may not restart."""
+    jobs = [PastJob(float(n), 2.0 * n, 1000.0 + n, may_restart=n % 5 != 0) for n in range(1, 101)]
+    found = recorded(jobs, 1101.0)
+    total = sum(range(1, 101))
+    fixed = sum(range(5, 101, 5))
+    assert (found.jobs, found.rate_per_s, found.pace) == (80, 80 / 100.0, 0.5)
+    assert found.mean_s == pytest.approx((total - fixed) / 80)
+    assert found.pinned == pytest.approx(fixed / 100.0)
+    assert found.sizes.mean_s == pytest.approx(found.mean_s, rel=0.02)
+    assert recorded(jobs[:4], 1001.0).rate_per_s == 4.0  # a second at least
 
 
 def test_sita_e_cuts_the_work_in_proportion_to_the_slots():

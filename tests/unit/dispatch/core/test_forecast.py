@@ -1,7 +1,7 @@
 """When a pending job will begin: its place in the line, and Downey's prediction."""
 
 from random import Random
-from statistics import median
+from statistics import fmean, median
 
 import pytest
 
@@ -274,3 +274,36 @@ def test_what_must_be_free_before_a_job_of_so_many_slots_begins(slots, missing, 
     assert (count, [ran_s for ran_s, _ in held]) == (missing, of)
     assert (outlook.wait_s(slots) == 0.0) is (missing == 0)
     assert outlook.head_s(slots) == outlook.wait_s(slots)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_all_questions_about_one_that_comes_now_have_one_answer(seed):
+    rng, table = Random(seed), Table()
+    forecast = known(table, [10.0 * 1.2**n for n in range(20)])
+    for name in ("h1", "h2"):
+        table.host(name, rng.randint(2, 4))
+    for n in range(rng.randint(0, 9)):
+        table.now_s += rng.random()
+        table.arrive(f"{n + 1}", slots=rng.randint(1, 2))
+    now_s, slots = table.now_s + 1.0, rng.randint(1, 2)
+    asked = forecast.of_another(slots, now_s).wait_s
+    first_s, step_s = forecast.of_arrival(slots, now_s)
+    job = QueuedJob(JobId("new"), slots)
+    now, _ = forecast.situation(job, Correction(), now_s)
+    assert asked == pytest.approx(first_s)
+    assert now.base_s == pytest.approx(asked)
+    outlook = forecast._outlook(ONLY_LINE, now_s)
+    assert outlook.total == sum(server.slots for server in table.queues.hosts.values())
+    mean_s = fmean(10.0 * 1.2**n for n in range(20))
+    assert step_s == pytest.approx(slots * mean_s / outlook.total)
+    assert now.slot_s == pytest.approx(mean_s / outlook.total)
+    table.arrive("new", slots=slots)
+    registered = table.queues.registry[job.id]
+    if registered.line is None:
+        assert first_s == 0.0
+        return
+    forecast.forget()
+    if now.ahead_jobs:  # else it begins as soon as it has its slots
+        assert forecast.of(registered, now_s).wait_s == pytest.approx(asked)
+        ahead, held = forecast.ahead_of(registered, now_s)
+        assert (ahead, held.total) == (now.ahead_slots, now.all_held.total)

@@ -1,10 +1,14 @@
 """What arrays with a target get: alone, several together, and where it cannot be done."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.targets.arrays import TargetArray
 from lbd.dispatch.core.targets.plan import ArrayOutlook, late_s, needed, share, unknown_mean
+from lbd.model import JobId
 from lbd.theory.target_time import Batch, End, TaskMean, mean_left_s
 
 KNOWN = 1e12  # tasks: a mean that is sure
@@ -100,3 +104,29 @@ def test_no_more_slots_are_given_than_there_are_whatever_the_widths(seed):
         assert used <= slots
         short = [widths[name] for name in "abc" if given[name] < needs[name]]
         assert min(short, default=99) > slots - used  # nor is one left that somebody could use
+
+
+FIRST = 1000, 4, 0.0  # planned for so many tasks and slots, at that time; the target is at 100 s
+
+
+@pytest.mark.parametrize(
+    ("left", "most", "running", "now_s", "is_steered", "may"),
+    [
+        (1000, 4, 0, 0.0, False, False),
+        (990, 4, 0, 0.0, False, False),
+        (989, 4, 0, 0.0, False, True),
+        (1011, 4, 2, 0.0, False, True),
+        (1000, 5, 0, 0.0, False, True),
+        (1000, 3, 2, 0.0, False, True),
+        (1000, 4, 0, 1.0, False, False),
+        (1000, 4, 0, 1.1, False, True),
+        (1000, 4, 2, 1.1, False, False),  # time alone changes nothing while some run
+        (500, 5, 2, 50.0, True, False),  # one step at a time
+        (500, 4, 0, 50.0, True, True),
+    ],
+)
+def test_when_an_array_is_planned_again(left, most, running, now_s, is_steered, may):
+    batch = replace(array(left, 100.0), waiting=left - running, running=running)
+    planned = TargetArray(QueuedJob(JobId("1")), 100.0, batch, most=most, is_steered=is_steered)
+    planned.planned = FIRST
+    assert planned.may_plan(now_s) is may
