@@ -13,6 +13,7 @@ from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import TIERED, make
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import Jobs, Live
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId
@@ -181,3 +182,26 @@ def test_those_that_have_stepped_aside_are_counted_until_they_leave():
 )
 def test_numbers_as_a_ledger_assigns_them_and_no_others(job, number):
     assert number_in(JobId(job)) == number
+
+
+ARRIVALS = st.lists(st.tuples(st.booleans(), st.integers(1, 3), st.booleans()), max_size=20)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ARRIVALS, st.sets(st.integers(0, 19), max_size=6), st.booleans())
+def test_the_order_of_arrival_is_the_order_where_nobody_takes_turns(arrivals, left, is_array):
+    """Of rows and of entries, whoever has left from among them."""
+    queues, rng = Queues(make("fcfs", ())), Random(1)
+    queues.host_is(HostSlots(HostId("h1"), 4, open_slots=0), 0.0, rng)
+    for n, (is_row, slots, leaves) in enumerate(arrivals):
+        job = QueuedJob(JobId(f"{n + 1}" if is_row else f"j{n + 1}"), slots)
+        queues.arrived(job, 0.0, rng)
+        if leaves and n in left:
+            queues.ended(job.id, 0.0, rng)
+    if is_array:
+        queues.arrived(QueuedJob(JobId("99"), array=7), 0.0, rng)
+    if (line := queues.lines.get(1)) is not None and line.jobs:
+        order = [(queues.registry[one.id].number, one.slots) for one in line.order()]
+        found = line.in_order_of_arrival()
+        assert found == (None if is_array else order)
+        assert [one.number for one in line.first(3)] == [number for number, _ in order[:3]]

@@ -10,6 +10,7 @@ from lbd.dispatch.core.cutoffs import (
     SolverTerms,
     as_spread,
     described,
+    expected_now,
     judge,
     layouts_of,
     past_jobs,
@@ -211,3 +212,29 @@ def test_the_load_is_that_of_all_hosts_also_where_not_all_make_a_tier():
 def test_what_is_expected_is_said_in_the_terms_of_the_objective(objective, said):
     found = verdict(terms=SolverTerms(objective, 200, 0.1))
     assert found.reason.startswith(f"{said}{found.expected.worth(objective):.3g} ")
+
+
+@pytest.mark.parametrize("objective", ["slowdown", "waiting", "fairness"])
+def test_cutoffs_change_where_others_gain_as_much_as_was_asked_for(objective):
+    best = verdict(terms=SolverTerms(objective, 200, 0.1))
+    in_force = tuple(0.6 * s for s in best.cutoffs_s)
+    now = expected_now(best.record, LAYOUTS, in_force)
+    gain = 1.0 - best.expected.worth(objective) / now.worth(objective)
+    assert 0 < gain < 1
+    for asked, changes in ((gain * 0.99, True), (gain + 0.01 * (1 - gain), False)):
+        found = verdict(terms=SolverTerms(objective, 200, asked), in_force=in_force)
+        assert found.changed is changes
+        assert found.cutoffs_s == (best.cutoffs_s if changes else in_force)
+        expected = best.expected if changes else now
+        assert found.expected.worth(objective) == pytest.approx(expected.worth(objective))
+    traffic = best.record.tiers(LAYOUTS[2])
+    assert best.load == pytest.approx(traffic.load)
+    alone = replace(traffic, servers=(sum(traffic.servers),)).expected([0.0, traffic.sizes.width])
+    assert best.one_queue == pytest.approx(alone.worth(objective))
+
+
+def test_of_cutoffs_for_a_number_of_tiers_that_cannot_be_nothing_is_expected():
+    record = verdict().record
+    assert expected_now(record, LAYOUTS, ()) is None
+    assert expected_now(record, LAYOUTS, (1.0, 2.0)) is None
+    assert expected_now(record, LAYOUTS, (1.0,)).cutoffs_s == (1.0,)

@@ -11,10 +11,12 @@ from lbd.dispatch.core.dependencies.conditions import conditions_of
 from lbd.dispatch.core.dependencies.dependents import Waits
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob, able
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
-from lbd.dispatch.core.ledger_rows import Tally
-from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Live, Settle
+from lbd.dispatch.core.ledger_rows import AttemptRow, Tally
+from lbd.dispatch.core.malleable.slot_times import ResourceTimes, SlotTimes
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Live, Settle
 from lbd.dispatch.core.registry import Entry
-from lbd.dispatch.core.restore import waits_of
+from lbd.dispatch.core.restore import live_job, queued_job, waits_of
+from lbd.dispatch.core.retry import HELD
 from lbd.dispatch.core.servers import at_random, room
 from lbd.model import CANCEL, Facts, HostId, JobId, JobState, Needs
 from tests.unit.dispatch.core.test_cutoffs import row
@@ -227,3 +229,57 @@ def test_what_runs_is_not_changed():
     assert table.queues.changed(job._replace(name="x"), 0.0, Random(1)) == []
     assert table.queues.registry[job.id].job.name == ""
     assert table.queues.changed(job._replace(id=JobId("b")), 0.0, Random(1)) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "held"),
+    [("held by ann", "held by ann"), (f"{HELD}its files", ""), ("h1: no such file", ""), ("", "")],
+)
+def test_who_was_held_by_somebody_is_held_still(reason, held):
+    live, leased = live_job(row(reason=reason, attempt=3, crashes=2, requeued=9.0), None)
+    assert (live.held, live.attempt, live.crashes, live.requeued) == (held, 3, 2, 9.0)
+    assert leased is None
+
+
+@pytest.mark.parametrize("fate", Fate)
+def test_an_attempt_that_has_not_ended_may_be_alive(fate):
+    last = AttemptRow(
+        1, 3, "h2", 2, 5.0, fate.value, 1.0, None, None, None, None, "", 4, stop_reason=CANCEL
+    )
+    live, leased = live_job(row(), last)
+    is_open = fate in (Fate.LEASED, Fate.RUNNING, Fate.SUSPENDED)
+    assert leased == ((3, H2, 2, fate is not Fate.LEASED, 4, 5.0) if is_open else None)
+    assert live.stop_reason == (CANCEL if is_open else "")
+
+
+def test_a_job_on_record_is_queued_as_it_was_submitted():
+    found = queued_job(row(tier=2, only="h2", barred=("h1", "h3"), first=7), 5.0)
+    assert (found.tier, found.only, found.barred) == (2, H2, frozenset((H1, H3)))
+    assert (found.estimate_s, found.array) == (5.0, 0)
+    assert queued_job(row(tier=2), from_start=True).tier == 1
+    task = queued_job(row(id=9, first=7, array_index=2))
+    assert (task.array, task.array_index, task.shown) == (7, 2, "7_2")
+
+
+def test_how_long_slots_are_held_is_what_was_seen_lately():
+    times = SlotTimes()
+    for life_s in (10.0, 20.0, 30.0, 40.0):
+        times.ended(life_s)
+    assert times.lifetimes() is None
+    times.ended(50.0)
+    assert times.lifetimes()[1] == 30.0
+    for _ in range(1000):
+        times.ended(500.0)
+    assert times.lifetimes()[1] == pytest.approx(500.0, rel=0.02)
+    assert times.count == 1005
+
+
+def test_resources_are_told_apart_and_not_without_end(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.malleable.slot_times.RESOURCES_MAX", 2)
+    times = ResourceTimes()
+    for name in ("gpu", "disk", "tape", "gpu"):
+        times.ended(Needs(((name, 1),)), 5.0)
+    assert [times.count(name) for name in ("gpu", "disk", "tape")] == [2, 1, 0]
+    times = ResourceTimes()
+    times.ended(Needs((("gpu", 1),), memory_bytes=1), 5.0)
+    assert sorted(times.by_name) == ["gpu", "memory"]

@@ -353,3 +353,28 @@ def test_drains_that_came_to_nothing_are_remembered_of_so_many_users(monkeypatch
         room.parked[0].drain = Drain(0.0, 10.0, 10.0)
         room.unpark(number)
     assert list(room._given_up) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("size", "slots", "ends_s", "kept", "left"),
+    [
+        # h1: one slot until 50; h2: one until 50, one until 80; h3: nobody knows until when
+        (2, 1, 50.0, {"h1": 2}, {"h1": 0}),
+        (3, 1, 50.0, {"h1": 2, "h2": 1}, {"h1": 0, "h2": 0}),
+        (4, 1, 80.0, {"h1": 2, "h2": 2}, {"h1": 0, "h2": 0}),
+        (5, 1, 100.0, {"h1": 2, "h2": 2, "h3": 1}, {"h1": 0, "h2": 0, "h3": -1}),
+        (1, 2, 50.0, {"h1": 2}, {"h1": 0}),
+        (2, 2, 80.0, {"h1": 2, "h2": 2}, {"h1": 0, "h2": 0}),
+        (3, 2, 100.0, {"h1": 2, "h2": 2, "h3": 2}, {"h1": 0, "h2": 0, "h3": -2}),
+    ],
+)
+def test_which_slots_are_kept_and_until_when(size, slots, ends_s, kept, left):
+    """Those that are free or come back first; what nobody knows of, at the end of the drain."""
+    table = Table(hosts=(H1, H2, H3), gang_drain_s=100.0)
+    for host, limits_s in ((H1, (50.0,)), (H2, (50.0, 80.0)), (H3, (0.0, 0.0))):
+        for limit_s in limits_s:
+            assert len(table.submit(only=host, limit_s=limit_s)) == 1
+    table.submit(only=H1, limit_s=50.0)
+    assert table.gang(size, slots=slots) == []
+    plan = table.life.queues.plan
+    assert (plan.ends_s, plan.kept, plan.left) == (ends_s, kept, left)

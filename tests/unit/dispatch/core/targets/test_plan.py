@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.targets.arrays import TargetArray
+from lbd.dispatch.core.discipline import QueuedJob, Target
+from lbd.dispatch.core.targets.arrays import TargetArray, Targets
 from lbd.dispatch.core.targets.plan import ArrayOutlook, late_s, needed, share, unknown_mean
 from lbd.model import JobId
 from lbd.theory.target_time import Batch, End, TaskMean, mean_left_s
@@ -130,3 +130,22 @@ def test_when_an_array_is_planned_again(left, most, running, now_s, is_steered, 
     planned = TargetArray(QueuedJob(JobId("1")), 100.0, batch, most=most, is_steered=is_steered)
     planned.planned = FIRST
     assert planned.may_plan(now_s) is may
+
+
+def test_so_many_arrays_with_targets_are_let_in_of_a_user_and_of_a_host(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.targets.arrays.ARRAYS_OF_USER", 2)
+    monkeypatch.setattr("lbd.dispatch.core.targets.arrays.ARRAYS_OF_HOST", 3)
+    targets = Targets(lambda _: 4)
+
+    def may_come(user, origin):
+        return not targets.why_not(user, origin)
+
+    for number, user in enumerate(("ann", "ann", "bob"), 1):
+        assert may_come(user, "h1")
+        targets.came(
+            QueuedJob(JobId("1"), array=number, target=Target(9.0), user=user, origin="h1")
+        )
+    found = {(user, host): may_come(user, host) for user in ("ann", "bob") for host in ("h1", "h2")}
+    assert found == {
+        ("ann", "h1"): False, ("ann", "h2"): False, ("bob", "h1"): False, ("bob", "h2"): True
+    }  # fmt: skip
