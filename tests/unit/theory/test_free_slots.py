@@ -186,3 +186,14 @@ def test_one_more_job_adds_its_slots_or_does_not(slots):
         expected[n] += 0.75 * chance
         expected[n + slots] += 0.25 * chance
     assert with_one_more(chances, slots, 0.25) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("age_s", [0.0, 1.0, 1.99, 2.0, 5.0, 199.0])
+def test_the_mean_is_right_to_a_millionth_also_where_the_chance_has_corners(age_s):
+    """Of the first of two to end: over its age, to the power of two, in parts between corners."""
+    lives = UniformLog(2.0, 200.0)
+    one = mean_s(1, Releases.of([(age_s, 1)], lives))
+    assert one == pytest.approx(lives.mean_left_s(age_s), rel=1e-6)
+    both = mean_s(2, Releases.of([(age_s, 1), (age_s, 1)], lives))
+    first = mean_s(1, Releases.of([(age_s, 1), (age_s, 1)], lives))
+    assert first + both == pytest.approx(2 * one, rel=2e-6)  # the sooner and the later of them

@@ -8,6 +8,7 @@ from statistics import fmean, pvariance
 import pytest
 
 from lbd.theory.target_time import (
+    STEERED,
     Batch,
     SeenDrain,
     TaskMean,
@@ -238,3 +239,21 @@ def test_of_one_task_one_slot_is_all():
     assert first_slots(9, 0.0, 10.0, 5) == 5
     with pytest.raises(ValueError, match="0 slots"):
         variance_steered_s2(4, 0, 10.0)
+
+
+@pytest.mark.parametrize(("left", "slots"), [(64, 4), (64, 16), (6, 4), (4, 4), (3, 9)])
+def test_steered_all_but_a_few_tasks_before_the_drain_are_put_right(left, slots):
+    at_once = min(left, slots)
+    free = min(left - at_once, STEERED)
+    expected = 100.0 * (free / slots**2 + sum(1 / n**2 for n in range(1, at_once + 1)))
+    assert variance_steered_s2(left, slots, 10.0) == pytest.approx(expected)
+    assert variance_steered_s2(left, slots, 10.0) <= variance_left_s2(left, slots, 10.0)
+
+
+def test_a_batch_that_may_have_fewer_slots_takes_no_more():
+    batch = Batch(64, 100.0, 8, 8, TaskMean(10.0, 1e9))
+    assert batch.slots == 8
+    batch.limit(3, 0.0)
+    assert (batch.most, batch.slots) == (3, 3)
+    batch.limit(8, 0.0)
+    assert batch.most == 8
