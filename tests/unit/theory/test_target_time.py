@@ -39,8 +39,10 @@ def drawn_ends_s(rng, tasks, slots, mean_s=1.0):
 
 @pytest.mark.parametrize("n", [0, 1, 5, 100, 101, 150, 4000])
 def test_harmonic_sums(n):
-    assert harmonic(n) == pytest.approx(math.fsum(1 / i for i in range(1, n + 1)), rel=1e-14)
-    assert harmonic_2(n) == pytest.approx(math.fsum(1 / i**2 for i in range(1, n + 1)), rel=1e-14)
+    expected = math.fsum(1 / i for i in range(1, n + 1))
+    assert harmonic(n) == pytest.approx(expected, rel=1e-14, abs=0.0)
+    expected = math.fsum(1 / i**2 for i in range(1, n + 1))
+    assert harmonic_2(n) == pytest.approx(expected, rel=1e-14, abs=0.0)
 
 
 def test_the_numbers_that_the_paper_prints():
@@ -257,3 +259,13 @@ def test_a_batch_that_may_have_fewer_slots_takes_no_more():
     assert (batch.most, batch.slots) == (3, 3)
     batch.limit(8, 0.0)
     assert batch.most == 8
+
+
+def test_time_in_which_a_task_stood_still_says_nothing_of_its_length():
+    batch = Batch(4, 100.0, 2, 2, TaskMean(10.0, 1.0))
+    for _ in range(2):
+        batch.began(0.0)
+    batch.stood(3.0, 5.0)
+    assert batch.mean.worked_s == 2 * 5.0 - 3.0
+    batch.stood(50.0, 5.0)
+    assert batch.mean.worked_s == 0.0
