@@ -163,6 +163,10 @@ def test_of_whom_jobs_are_is_counted_wherever_they_are():
     assert [jobs.of_origin(host) for host in ("h1", "h2", "h3")] == [3, 1, 0]
     assert jobs.of_user("ann") == 4
     assert (len(jobs), len(list(jobs))) == (4, 4)
+    jobs.keep(Live(QueuedJob(JobId("x"), user="bob", origin="h2")))  # the same job is another's
+    assert (jobs.of_user("ann"), jobs.of_user("bob"), jobs.of_origin("h2")) == (3, 1, 2)
+    jobs.drop(JobId("x"))
+    assert (jobs.of_user("bob"), dict(jobs._of_user), dict(jobs._of_origin)) == (0, {}, {})
 
 
 def test_those_that_have_stepped_aside_are_counted_until_they_leave():
@@ -205,3 +209,21 @@ def test_the_order_of_arrival_is_the_order_where_nobody_takes_turns(arrivals, le
         found = line.in_order_of_arrival()
         assert found == (None if is_array else order)
         assert [one.number for one in line.first(3)] == [number for number, _ in order[:3]]
+
+
+def test_a_row_that_moves_up_takes_all_of_its_job_along():
+    backlog, count = Backlog(), 2 * EMPTY_MIN
+    rows = {
+        n: backlog.add(
+            QueuedJob(JobId(str(n)), submission=n // 7, array=n // 7, array_index=n % 7), n, n / 2
+        )
+        for n in range(1, count + 1)
+    }
+    for n in rows:
+        if n % 5:
+            backlog.remove(backlog.get(JobId(str(n))))
+    assert len(backlog.ids) < count
+    for n in range(5, count + 1, 5):
+        row = backlog.get(JobId(str(n)))
+        assert (row.number, row.work_s) == (n, n / 2)
+        assert (row.job.submission, row.job.array_index) == (n // 7, n % 7)

@@ -7,12 +7,15 @@ from lbd.dispatch.core.malleable.prospects import answer
 from lbd.dispatch.core.needs_outlook import (
     KINDS_MAX,
     OTHERS_HAVE_IT,
+    Shortage,
     lack_of,
+    longest,
     shortages_of,
     too_few,
 )
 from lbd.model import NO_NEEDS, Facts, JobId, Needs
 from lbd.theory.calibration import Correction
+from lbd.theory.queue_time import UniformLog, wait_s
 from tests.unit.dispatch.core.test_forecast import known, predicted
 from tests.unit.dispatch.core.test_needs import BOTH, GPU, facts
 from tests.unit.dispatch.core.test_queues import Table
@@ -239,3 +242,13 @@ def test_a_host_lacks_the_share_of_the_part_that_is_shortest(slots, gpus, lack):
     (server,) = table.queues.servers[1]
     job = QueuedJob(JobId("b"), slots, needs=Needs((("gpu", gpus),)))
     assert lack_of(server, job) == lack
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_is_short_is_there_when_the_last_part_is(order):
+    lives = {"gpu": (UniformLog(1.0, 10.0), 5.0), "disk": (UniformLog(1.0, 1000.0), 200.0)}
+    parts = [Shortage("gpu", 1, [(0.5, 1)]), Shortage("disk", 1, [(0.5, 1)])][::order]
+    waited_s, part = longest(parts, lives.get)
+    assert part.part == "disk"
+    assert waited_s == wait_s(1, [(0.5, 1)], lives["disk"][0])
+    assert longest([*parts, Shortage("tape", 9, [])], lives.get)[1].part == "disk"

@@ -11,12 +11,13 @@ from lbd.dispatch.core.dependencies.conditions import conditions_of
 from lbd.dispatch.core.dependencies.dependents import Waits
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob, able
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
-from lbd.dispatch.core.ledger_rows import AttemptRow, Tally
+from lbd.dispatch.core.ledger_rows import AttemptRow, JobRow, Tally
 from lbd.dispatch.core.malleable.slot_times import ResourceTimes, SlotTimes
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Live, Settle
 from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.restore import live_job, queued_job, waits_of
 from lbd.dispatch.core.retry import HELD
+from lbd.dispatch.core.row_faults import KINDS, fault_of
 from lbd.dispatch.core.servers import at_random, room
 from lbd.model import CANCEL, Facts, HostId, JobId, JobState, Needs
 from tests.unit.dispatch.core.test_cutoffs import row
@@ -283,3 +284,42 @@ def test_resources_are_told_apart_and_not_without_end(monkeypatch):
     times = ResourceTimes()
     times.ended(Needs((("gpu", 1),), memory_bytes=1), 5.0)
     assert sorted(times.by_name) == ["gpu", "memory"]
+
+
+def test_what_was_found_running_is_learnt_from_then_on():
+    table = Queue()
+    table.queues.found_running(QueuedJob(JobId("a")), H1, 5.0, slots=2)
+    server = table.queues.servers_by_host[H1]
+    assert not server.takes(QueuedJob(JobId("b"), array=1))
+    table.now_s = 12.0
+    table.ended("a")
+    assert list(table.queues.slot_times.recent_s) == [14.0]
+
+
+def test_a_host_that_is_gone_takes_nothing():
+    table = Queue()
+    table.host("h1", 2, ahead=1)
+    for name in ("a", "b", "c"):
+        table.arrive(name, array=1)
+    table.ended("a")
+    server = table.queues.servers_by_host[H1]
+    assert server.takes(QueuedJob(JobId("d"), array=1))
+    table.gone("h1")
+    assert not server.takes(QueuedJob(JobId("d"), array=1))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"id": 9}, "it is no job of its submission"), ({"state": "gone"}, "state is gone"),
+        ({"needs": "gpu=="}, "not an amount"), ({"user": None}, "user is nothing"),
+        ({"name": b"x"}, "name is bytes"), ({"slots": "2"}, "slots is a text"),
+        ({"slots": 2.5}, "slots is a number"), ({"priority": 1 << 40}, "priority is 1099511627776"),
+        ({}, ""),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_row(wrong, said):
+    found = row(**{"first": 1, "count": 3, "attempt": 0, **wrong})
+    fault = fault_of(found, tuple(getattr(found, name) for name in KINDS[JobRow]))
+    assert said in fault
+    assert bool(fault) is bool(said)

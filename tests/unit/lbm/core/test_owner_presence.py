@@ -69,3 +69,13 @@ def test_what_becomes_of_commands(kind, at_once, after_grace):
     assert owner.treatment(15.0) is after_grace
     owner.tick(Seen(60.0, "pts/3", 0.0), 66.0)
     assert owner.treatment(66.0) is Treatment.NONE
+
+
+def test_other_rules_count_from_the_next_look_on():
+    owner = presence()
+    owner.tick(Seen(1.0, "pts/3", 0.0), 1.0)
+    assert (owner.is_watched, owner.why) == (False, "")
+    owner.change(AdmissionConfig(owner_idle_s=60.0))
+    owner.tick(Seen(1.0, "pts/3", 0.0), 2.0)
+    assert owner.is_watched
+    assert "pts/3" in owner.why
