@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from heapq import merge
-from itertools import islice
+from itertools import islice, takewhile
 from operator import attrgetter
 from random import Random
 
@@ -222,6 +222,7 @@ class Queues:
     ) -> list[Start]:
         """The discipline's cutoffs, and with them who serves what. Running jobs keep theirs; all
         who wait join again, for a tier that had no cutoff may have one now, and some may not."""
+        self.shares.at(now_s)
         for name, server in self.hosts.items():
             assert server.host is not None
             server.is_of(replace(server.host, tiers=tiers(name)))
@@ -457,15 +458,13 @@ class Queues:
             self._start_gangs(starts, now_s)
         for line in lines:
             self._fill_line(line, starts, now_s, rng)
+        others = self.servers if len(self.servers) > 1 else ()  # from which slots may be kept
         while self._kept_for_wide:
-            if len(self.servers) == 1:  # there is none that anything was kept from
-                self._kept_for_wide = self._wide_waiting > 0 or bool(self.heads.asked)
-                break
             before = len(starts)
-            for line in self.servers:
+            for line in others:
                 self._fill_line(line, starts, now_s, rng)
             if len(starts) == before:
-                self._kept_for_wide = self._wide_waiting > 0 or bool(self.heads.asked)
+                self._kept_for_wide = self._keeps
                 break
         return starts
 
@@ -504,7 +503,7 @@ class Queues:
         for job_id in [one.id for one in self.lines[line].first(LOOKED_AT) if one.id != front.id]:
             registered = self.registry[job_id]
             job = registered.kind
-            if job.gang or self.shares.bars(job) or self.shares.obstacle(job):
+            if job.gang or self.shares.obstacle(job):
                 continue
             able = [
                 one for one in servers
@@ -583,7 +582,7 @@ class Queues:
                 continue
             servers = [s for s in self.servers[line] if s.suits(job) and s.free >= job.slots]
             servers = [s for s in servers if s.has_for(job)]
-            if servers := [s for s in servers if s.host is not None and s.host.name in plan.kept]:
+            if servers := [server for server in servers if server.name in plan.kept]:
                 self._unput(registered)
                 entry = self.registry.entry(registered)
                 entry.begun = True
@@ -692,13 +691,9 @@ class Queues:
 
     def _kept(self, server: Server, line: HostConnection) -> bool:
         """Whether its slots are kept for the head of a line that it serves before this one."""
-        for earlier in server.lines:
-            if earlier == line:
-                return False
-            head = self.head(earlier)
-            if head is not None and server.suits(head.kind):
-                return True
-        return False
+        earlier = takewhile(lambda one: one != line, server.lines)
+        heads = (head for one in earlier if (head := self.head(one)) is not None)
+        return any(server.suits(head.kind) for head in heads)
 
 
 def serves(host: HostSlots) -> tuple[int, tuple[int, ...], bool, Facts]:

@@ -14,7 +14,7 @@ from random import Random
 from lbd.dispatch.core.discipline import HostConnection, HostSlots, QueuedJob
 from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.waiting_line import Waiting
-from lbd.model import NO_FACTS, NO_NEEDS, Facts, JobId, Needs
+from lbd.model import NO_FACTS, NO_NEEDS, Facts, HostId, JobId, Needs
 from lbd.policy.needs import Unmet, jobs_at_once, jobs_now, joined, unmet
 
 Rank = tuple[float, ...]  # the least is best
@@ -47,6 +47,10 @@ class Server:
         self.host = host
         self.slots, self.usable = (host.slots, host.usable) if host else (0, 0)
         self._facts = None
+
+    @property
+    def name(self) -> HostId | None:
+        return self.host.name if self.host is not None else None
 
     def sits(self, entry: Entry) -> None:
         self.running[entry.job.id] = entry

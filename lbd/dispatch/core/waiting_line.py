@@ -207,8 +207,6 @@ class Waiting:
             heapify(heap)
         standing = {item for heap in self._flows.values() for _, item in heap}
         self._groups = {key: one for key, one in self._groups.items() if one in standing}
-        for flow in list(self._flows):
-            self._note(flow)
 
     def _stays(
         self,
@@ -219,10 +217,8 @@ class Waiting:
         if isinstance(item, Group):
             item.keep(self.line, fits, leave)
             return item.front(self.line) is not None
-        if item.line != self.line:
-            return False
-        if not fits(item.job):
-            leave(item)
+        if item.line == self.line and not fits(item.job):
+            leave(item)  # which takes it out of this line
         return item.line == self.line
 
     def first(self, count: int) -> list[Registered]:

@@ -247,7 +247,7 @@ def _nobody_has(job: QueuedJob, hosts: Mapping[HostId, Server]) -> str:
 def _short(job: QueuedJob, servers_by_host: list[Server]) -> list[Server]:
     """The hosts that have slots for it, if all those lack what it needs; else none."""
     able = [one for one in servers_by_host if one.suits(job) and one.free >= job.slots]
-    return [] if not job.needs or any(one.has_for(job) for one in able) else able
+    return [] if any(one.has_for(job) for one in able) else able
 
 
 def _lacks(job: QueuedJob, servers_by_host: list[Server]) -> str:

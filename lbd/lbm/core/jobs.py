@@ -174,10 +174,7 @@ class Slots:
         return user if count > self._share and room else ""
 
     def _makes_room(self, user: str) -> bool:
-        if not user or all(self.users.get(job) == user for job in self.holders):
-            return False
-        hog = self.hog()
-        return bool(hog) and user != hog
+        return bool(user) and self.hog() not in ("", user)
 
     @property
     def _share(self) -> int:

@@ -233,7 +233,7 @@ def may_leave(rules: Rules, name: str) -> bool:
     """Is there a way of calling `name` that leaves because a list says so?"""
     said = rules.said([name.encode()], name, b"/")
     lists = *rules.user.always, *rules.host.always, *rules.user.features, *rules.host.features
-    kinds = (entry.partition(":")[0].partition(" ")[0] for entry in lists)
+    kinds = (entry.partition(" ")[0] for entry in lists)
     return (said is not None and said.leaves) or (
         name in kinds and not (said is not None and said.by in ("host", "user"))
     )

@@ -47,7 +47,7 @@ class RoomElsewhere:
         """How many such commands the host has had room for. Where it is not known what a host has,
         it takes none that needs more than slots."""
         count = self.room.get(host, 0) // max(1, slots)
-        if not (needs and count):
+        if not needs:
             return count
         if not self.facts or any(host not in there for there in self.facts):
             return 0

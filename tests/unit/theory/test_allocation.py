@@ -14,6 +14,7 @@ from lbd.theory.allocation import (
     Rules,
     by_prediction,
     choose,
+    least_turnaround,
     predicted,
     prospects,
     too_late,
@@ -177,3 +178,24 @@ def test_what_cannot_come_in_time_is_not_searched_for(within_s, bound_s, late):
     assert too_late([4], within_s, bound_s, lambda _slots, _s: True) is late
     assert too_late([4, 8], 1.0, 1.0, lambda slots, _s: slots == 8) is False
     assert too_late([4], 1.0, 1.0, lambda _slots, _s: False) is True
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_very_many_numbers_of_slots_the_best_is_found(seed):
+    """In stretches, with and without a look at what can come in time at all."""
+    rng = Random(seed)
+    held = [(exp(rng.uniform(0, 11)), rng.randint(1, 12)) for _ in range(rng.choice((3, 30)))]
+    releases, free = Releases.of(held, LIVES), rng.randrange(4)
+    a, sigma = rng.uniform(20, 200), rng.choice((0.0, 0.5, 2.0))
+    job = Malleable(1 + free, 200, Speedup(a, sigma), 10.0 ** rng.uniform(2, 6))
+    queue = predicted(free, releases)
+    most = min(job.useful, free + releases.total)
+    ends = {n: queue(n) + job.run_s(n) for n in range(free + 1, most + 1)}
+    by = lambda slots, t_s: releases.comes_by(slots - free, t_s)  # noqa: E731
+    for found in (
+        least_turnaround(job, free, queue, releases),
+        least_turnaround(job, free, queue, releases, inf, by),
+    ):
+        assert found.ends_in_s == pytest.approx(ends[found.slots], rel=1e-4)
+        assert found.ends_in_s <= min(ends.values()) * 1.0011
+    assert least_turnaround(job, free, queue, releases, min(ends.values()) / 2, by) is None

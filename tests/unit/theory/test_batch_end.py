@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from lbd.theory.batch_end import chance_by, erlang_by, quantile_s
+from lbd.theory.batch_end import chance_by, erlang_by, erlang_density, quantile_s
 from lbd.theory.target_time import Batch, TaskMean, first_slots, mean_left_s
 
 
@@ -93,3 +93,12 @@ def test_the_stages_are_through_as_a_poisson_process_has_counted_them(stages, ra
         )
         expected = 1.0 - fewer if x else 0.0
         assert erlang_by(t, stages, rate) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 7])
+def test_the_density_is_the_slope_of_the_chance(stages):
+    for t in (0.1, 1.0, 5.0):
+        slope = (erlang_by(t + 1e-5, stages, 2.0) - erlang_by(t - 1e-5, stages, 2.0)) / 2e-5
+        assert erlang_density(t, stages, 2.0) == pytest.approx(slope, rel=1e-6)
+    assert erlang_density(0.0, stages, 2.0) == (2.0 if stages == 1 else 0.0)
+    assert erlang_density(-1.0, stages, 2.0) == 0.0

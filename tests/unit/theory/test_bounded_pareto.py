@@ -3,7 +3,7 @@ from random import Random
 
 import pytest
 
-from lbd.theory.bounded_pareto import BoundedPareto, log_ratio, with_mean
+from lbd.theory.bounded_pareto import STEEPEST, BoundedPareto, log_ratio, with_mean
 
 STEPS = 4000
 ALPHAS = [0.0, 1e-12, 1e-4, 0.2, 0.5, 1 - 1e-9, 1.0, 1 + 1e-9, 1.5, 2 - 1e-9, 2.0, 2 + 1e-9, 3.0]
@@ -125,6 +125,7 @@ def test_samples_follow_it():
         ((1.0, math.inf, 1.0), "smallest"),
         ((1.0, math.nan, 1.0), "smallest"),
         ((1.0, 2.0, -0.1), "alpha"),
+        ((1.0, 2.0, STEEPEST + 0.1), "alpha"),
         ((1.0, 2.0, math.nan), "alpha"),
         ((1e-200, 1.0, 1.0), "at most"),
     ],
@@ -148,3 +149,9 @@ def test_the_logarithm_of_a_ratio_is_exact_where_both_are_close():
     below, above = 3.0, math.nextafter(3.0, 4.0)
     assert log_ratio(above, below) == pytest.approx((above - below) / 3.0, rel=1e-9, abs=0.0)
     assert log_ratio(8.0, 2.0) == pytest.approx(math.log(4.0))
+
+
+def test_the_limits_of_what_can_be_given_are_within_them():
+    assert BoundedPareto(1.0, 2.0, STEEPEST).alpha == STEEPEST
+    assert with_mean(0.5, 5.0, STEEPEST).mean_s == pytest.approx(0.5)
+    assert with_mean(0.5, 5.0, 0.0).mean_s == pytest.approx(0.5)

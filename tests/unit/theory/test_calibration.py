@@ -2,13 +2,21 @@
 
 from math import exp, inf, log
 from random import Random
-from statistics import correlation, linear_regression
+from statistics import correlation, linear_regression, stdev
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.theory.calibration import FEWEST, Bias, Correction, judged
+from lbd.theory.calibration import (
+    FEWEST,
+    WORTH_HAVING,
+    WORTH_JUDGING,
+    Bias,
+    Correction,
+    is_worthless,
+    judged,
+)
 
 WAITS_S = st.floats(0.0, 1e6)
 
@@ -87,17 +95,32 @@ def test_predictions_that_never_differ_are_shifted():
     bias = learnt([(100.0, 25.0)] * 30)
     assert bias.correction().corrected_s(100.0) == pytest.approx(25.0)
     assert bias.correlation is None
+    bias = learnt([(100.0, 25.0), (100.001, 50.0)] * 30)  # nor hardly do
+    assert bias.line().slope == 1.0
 
 
 def test_longer_predicted_is_never_made_shorter():
     bias = learnt([(exp(i), exp(10 - i)) for i in range(1, 10)] * 4)
     assert bias.line().slope == pytest.approx(-1.0)
     assert bias.correction().corrected_s(10.0) == bias.correction().corrected_s(1e5) > 0
+    assert bias.correction().spread == pytest.approx(stdev([10.0 - i for i in range(1, 10)] * 4))
 
 
 def test_what_is_no_wait_is_left_out():
-    bias = learnt([(-1.0, 5.0), (5.0, float("nan")), (inf, 5.0), (5.0, 5.0)])
+    bias = learnt([(-1.0, 5.0), (5.0, float("nan")), (inf, 5.0), (5.0, inf), (5.0, 5.0)])
     assert bias.jobs == 1
+    assert learnt([(0.0, 0.0)]).jobs == 1
+
+
+@pytest.mark.parametrize(
+    ("jobs", "corrected", "worthless"),
+    [
+        (WORTH_JUDGING, 0.0, True), (WORTH_JUDGING, -0.5, True), (9_999, 0.0, True),
+        (WORTH_JUDGING - 1, 0.0, False), (WORTH_JUDGING, WORTH_HAVING, False), (1, 0.9, False),
+    ],
+)  # fmt: skip
+def test_predictions_of_many_that_say_next_to_nothing_are_worthless(jobs, corrected, worthless):
+    assert is_worthless(jobs, corrected) is worthless
 
 
 @pytest.mark.parametrize(("end", "inside"), [(0, True), (1, True), (0, False), (1, False)])

@@ -6,7 +6,7 @@ import pytest
 
 from lbd.theory.bounded_pareto import BoundedPareto, with_mean
 from lbd.theory.cutoffs import Infeasible, bounds, solve
-from lbd.theory.minimise import slopes
+from lbd.theory.minimise import damped_step, equalise, golden_section, minimise, slopes
 from lbd.theory.tags import Overloaded, Traffic, analyse, balanced
 
 ALPHAS = (0.2, 0.6, 1.0, 1.5, 1.9)
@@ -153,3 +153,70 @@ def test_a_slope_is_taken_from_one_side_at_the_edge(here, expected):
 
     found = slopes(squares, here, squares(here))
     assert found == pytest.approx(expected, abs=1e-4)
+
+
+def rosenbrock(at):
+    """A bent valley; its lowest point is (1, 1)."""
+    x, y = at
+    return (1 - x) ** 2 + 100 * (y - x * x) ** 2
+
+
+@pytest.mark.parametrize(
+    ("function", "start", "lowest"),
+    [
+        (lambda at: (at[0] - 3) ** 2, [0.0], [3.0]),
+        (lambda at: (at[0] - 30) ** 2, [0.0], [30.0]),  # many moves away
+        (lambda at: at[0] ** 2 + 10 * (at[1] - 1) ** 2 + at[0] * at[1], [4.0, -2.0], None),
+        (rosenbrock, [-1.2, 1.0], [1.0, 1.0]),
+        (lambda at: rosenbrock(at) if at[1] > -0.1 else math.inf, [-1.2, 1.0], [1.0, 1.0]),
+        (lambda at: at[0] - math.log(at[0]) if at[0] > 0 else math.inf, [5.0], [1.0]),
+        (lambda at: 7.0, [2.0], [2.0]),  # nothing is lower
+        (lambda at: 7.0, [], []),
+    ],
+)
+def test_the_lowest_point_is_found(function, start, lowest):
+    expected = [-20 / 39, 40 / 39] if lowest is None else lowest
+    assert minimise(function, start) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("differences", "start", "root"),
+    [
+        (lambda at: [at[0] - 2], [0.0], [2.0]),
+        (lambda at: [math.atan(at[0])], [3.0], [0.0]),  # Newton's first step leads away
+        (lambda at: [math.log(at[0])] if at[0] > 0 else None, [6.0], [1.0]),
+        (lambda at: [at[0] + at[1] - 3, at[0] * at[1] - 2], [4.0, 0.5], [2.0, 1.0]),
+        (lambda at: [at[1] - at[0] ** 2, at[0] + at[1] - 6], [1.0, 1.0], [2.0, 4.0]),
+        (lambda at: [1e3 * (at[0] - 1), 1e-3 * (at[1] - 2)], [0.0, 0.0], [1.0, 2.0]),
+    ],
+)
+def test_the_root_of_several_is_found(differences, start, root):
+    assert equalise(differences, start) == pytest.approx(root, abs=1e-6)
+
+
+def test_where_there_is_no_root_the_nearest_to_one_is():
+    assert equalise(lambda at: [at[0] ** 2 + 1], [2.0]) == pytest.approx([0.0], abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+def test_a_damped_step_solves_its_equations(seed, damping):
+    rng = Random(seed)
+    size = rng.randint(1, 4)
+    columns = [[rng.gauss(0, 1) for _ in range(size)] for _ in range(size)]
+    found = [rng.gauss(0, 1) for _ in range(size)]
+    step = damped_step(columns, found, damping)
+    for i in range(size):
+        row = [sum(a * b for a, b in zip(columns[i], other, strict=True)) for other in columns]
+        row[i] *= 1 + damping
+        left = sum(a * b for a, b in zip(row, step, strict=True))
+        right = -sum(a * b for a, b in zip(columns[i], found, strict=True))
+        assert left == pytest.approx(right, abs=1e-6)
+
+
+@pytest.mark.parametrize("lowest", [-0.5, 0.0, 0.3, 0.618, 1.0, 1.5])
+@pytest.mark.parametrize("width", [0.1, 1e-6])
+def test_one_valley_is_searched_to_a_width(lowest, width):
+    low, high = golden_section(lambda x: abs(x - lowest), 0.0, 1.0, width)
+    assert 0 <= high - low <= width
+    assert low - 1e-12 <= min(max(lowest, 0.0), 1.0) <= high + 1e-12

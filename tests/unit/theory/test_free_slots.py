@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.theory.free_slots import chance_of, convolved, interval_90_s, mean_s, quantile_s
+from lbd.theory.free_slots import (
+    chance_of,
+    convolved,
+    interval_90_s,
+    mean_s,
+    quantile_s,
+    with_one_more,
+)
 from lbd.theory.queue_time import Releases, UniformLog
 
 LIVES = UniformLog(exp(2), exp(12))  # the paper's
@@ -154,3 +161,39 @@ def test_none_needed_and_more_than_there_is():
     for share in (0.0, 1.0):
         with pytest.raises(ValueError, match="share"):
             quantile_s(1, releases, share)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_times_do_not_depend_on_the_unit(unit):
+    held = [(5.0, 3), (50.0, 2), (1.0, 1), (90.0, 2)]
+    lives = UniformLog(2.0, 200.0)
+    releases = Releases.of(held, lives)
+    scaled = Releases.of(
+        [(age_s * unit, slots) for age_s, slots in held], UniformLog(2.0 * unit, 200.0 * unit)
+    )
+    for needed in (1, 3, 6, 8):
+        assert mean_s(needed, scaled) == pytest.approx(mean_s(needed, releases) * unit, rel=1e-5)
+        expected = pytest.approx(quantile_s(needed, releases, 0.3) * unit, rel=1e-5)
+        assert quantile_s(needed, scaled, 0.3) == expected
+    assert mean_s(0, releases) == 0.0
+
+
+@pytest.mark.parametrize("slots", range(1, 7))
+def test_one_more_job_adds_its_slots_or_does_not(slots):
+    chances = [0.5, 0.25, 0.125, 0.125]
+    expected = [0.0] * (len(chances) + slots)
+    for n, chance in enumerate(chances):
+        expected[n] += 0.75 * chance
+        expected[n + slots] += 0.25 * chance
+    assert with_one_more(chances, slots, 0.25) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("age_s", [0.0, 1.0, 1.99, 2.0, 5.0, 199.0])
+def test_the_mean_is_right_to_a_millionth_also_where_the_chance_has_corners(age_s):
+    """Of the first of two to end: over its age, to the power of two, in parts between corners."""
+    lives = UniformLog(2.0, 200.0)
+    one = mean_s(1, Releases.of([(age_s, 1)], lives))
+    assert one == pytest.approx(lives.mean_left_s(age_s), rel=1e-6)
+    both = mean_s(2, Releases.of([(age_s, 1), (age_s, 1)], lives))
+    first = mean_s(1, Releases.of([(age_s, 1), (age_s, 1)], lives))
+    assert first + both == pytest.approx(2 * one, rel=2e-6)  # the sooner and the later of them

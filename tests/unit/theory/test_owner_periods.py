@@ -176,3 +176,28 @@ def test_without_knowledge(move_s):
 def test_what_makes_no_sense(asked, said):
     with pytest.raises(ValueError, match=said):
         asked()
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "stayed_s", "cost_s"),
+    [
+        (0.0, 0.0, 100.0),
+        (9.0, 0.0, 9.0 + 100.0),
+        (10.0, 0.0, 10.0 + 50.0),  # one has left by then
+        (15.0, 0.0, 12.5 + 50.0),
+        (20.0, 0.0, 15.0),
+        (40.0, 0.0, 15.0),
+        (math.inf, 0.0, 15.0),
+        (5.0, 10.0, 5.0 + 100.0),
+        (10.0, 10.0, 10.0),
+    ],
+)
+def test_what_a_limit_costs_by_hand(limit_s, stayed_s, cost_s):
+    """One owner was here for 10 s, one for 20 s; to move costs 100 s."""
+    seen = observed([10.0, 20.0])
+    assert seen.cost_s(limit_s, 100.0, stayed_s) == pytest.approx(cost_s)
+
+
+def test_an_owner_who_came_and_went_at_once_counts():
+    assert fit_exponential([0.0, 5.0]).mean_s == 2.5
+    assert fit_exponential([0.0], [0.0, 5.0]).mean_s == 5.0

@@ -1,9 +1,10 @@
+from math import exp
 from random import Random
 
 import pytest
 
 from lbd.theory.bounded_pareto import BoundedPareto
-from lbd.theory.pareto_fit import fit, ks
+from lbd.theory.pareto_fit import fit, ks, mean_of_cut_exponential
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 1.0, 1.4, 2.0, 2.5])
@@ -48,3 +49,16 @@ def test_two_jobs_are_enough_and_one_is_not():
     assert (fit([1.0, 2.0]).sizes.k, fit([1.0, 2.0]).sizes.p) == (1.0, 2.0)
     with pytest.raises(ValueError, match="two jobs"):
         fit([1.0])
+
+
+@pytest.mark.parametrize("z", [-50.0, -2.0, -1e-3, -9e-4, 0.0, 9e-4, 1e-3, 0.5, 2.0, 50.0])
+def test_the_mean_of_a_cut_exponential_is_the_integral(z):
+    """Of u e^(-zu) over that of e^(-zu), on 0 … 1, by the rule of midpoints."""
+    steps = 40_000
+    weights = [exp(-z * (n + 0.5) / steps - max(0.0, -z)) for n in range(steps)]
+    mean = sum(w * (n + 0.5) / steps for n, w in enumerate(weights)) / sum(weights)
+    assert mean_of_cut_exponential(z) == pytest.approx(mean, rel=1e-6)
+
+
+def test_the_mean_of_a_steep_cut_exponential_is_that_of_a_whole_one():
+    assert mean_of_cut_exponential(1e5) == pytest.approx(1e-5)

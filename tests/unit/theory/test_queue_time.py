@@ -189,3 +189,43 @@ def test_what_is_shown_survives_a_clock_that_was_set_back():
     for held in ([(-500.0, 4)], [(-500.0, 4), (20.0, 4)]):
         young = [(max(age_s, 0.0), slots) for age_s, slots in held]
         assert wait_s(4, held, PAPER) == wait_s(4, young, PAPER) > 0
+
+
+@pytest.mark.parametrize(
+    ("age_s", "t_s", "chance"),
+    [
+        (0.0, 1.0, 1.0),  # as long as all have taken
+        (0.0, 4.0, 1.0),
+        (2.0, 38.0, 0.5),
+        (40.0, 0.0, 1.0),
+        (40.0, 360.0, 0.0),
+        (40.0, 999.0, 0.0),
+        (400.0, 400.0, 0.5),  # older than all
+    ],
+)
+def test_the_chance_to_go_on_by_hand(age_s, t_s, chance):
+    (found,) = Releases.of([(age_s, 1)], LIVES).go_on(t_s)
+    assert found == pytest.approx(chance)
+    assert LIVES.goes_on(t_s, age_s) == pytest.approx(chance)
+
+
+def test_no_slots_are_there_at_once():
+    releases = Releases.of([(1.0, 2)], PAPER)
+    assert [releases.comes_by(0, t_s) for t_s in (-1.0, 0.0, 1.0)] == [False, True, True]
+    assert PAPER.left_s(1.0, 2e5) == inf
+    assert PAPER.left_s(0.5, 2e5) == 2e5
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_predictions_do_not_depend_on_the_unit_of_time(unit):
+    held = [(5.0, 3), (50.0, 2), (1.0, 1), (300.0, 2)]
+    releases = Releases.of(held, LIVES)
+    lives = UniformLog(LIVES.shortest_s * unit, LIVES.longest_s * unit)
+    scaled = Releases.of([(age_s * unit, slots) for age_s, slots in held], lives)
+    for needed in range(1, 9):
+        expected = pytest.approx(releases.combined_s(needed) * unit, rel=1e-6)
+        assert scaled.combined_s(needed) == expected
+    lives_s = [4.0 * 1.3**n for n in range(17)]
+    found, other = fit(lives_s), fit([life_s * unit for life_s in lives_s])
+    assert other.shortest_s == pytest.approx(found.shortest_s * unit)
+    assert other.longest_s == pytest.approx(found.longest_s * unit)

@@ -1,10 +1,21 @@
-from math import exp
+from math import exp, inf, lgamma, pi
 from random import Random
 
 import pytest
 
 from lbd.theory.speedup import Speedup
-from lbd.theory.speedup_fit import MOST_PARALLELISM, fit
+from lbd.theory.speedup_fit import (
+    MOST_PARALLELISM,
+    NOISE,
+    NOISE_MAX,
+    NOISE_RUNS,
+    SpeedupFit,
+    by_sigma,
+    fit,
+    grouped,
+    share_of,
+    student_90,
+)
 
 SLOTS = (1, 2, 4, 8, 16, 32)
 
@@ -78,3 +89,44 @@ def test_runs_that_get_no_shorter_are_sequential():
 def test_too_little_for_a_fit(seen, said):
     with pytest.raises(ValueError, match=said):
         fit(seen)
+
+
+@pytest.mark.parametrize("freedom", [*range(1, 16), 20, 30, 60, 120, 10_000])
+def test_nine_in_ten_lie_within_students_t(freedom):
+    """Its density, integrated by Simpson's rule."""
+    scale = exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2)) / (freedom * pi) ** 0.5
+
+    def density(t):
+        return scale * (1 + t * t / freedom) ** (-(freedom + 1) / 2)
+
+    step = student_90(freedom) / 400
+    inner = sum(density(step * n) * (4 if n % 2 else 2) for n in range(1, 400))
+    within = 2 * step / 3 * (density(0.0) + inner + density(400 * step))
+    assert within == pytest.approx(0.9, abs=2e-4)
+
+
+def test_an_interval_ends_where_the_fit_is_worse_by_students_t():
+    made = runs(Speedup(10.0, 0.5), 0.05, 4)
+    found, seen = fit(made), grouped(made)
+    freedom = len(made) - 3 + NOISE_RUNS
+    least = found.noise**2 * freedom - NOISE_RUNS * NOISE**2
+    limit = least + student_90(freedom) ** 2 * found.noise**2
+    for end in found.sigma_90:
+        assert by_sigma(seen, share_of(end)) == pytest.approx(limit, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("noise", "low", "high", "says"),
+    [
+        (0.1, 2.0, 9.0, True),
+        (NOISE_MAX, 2.0, 9.0, True),
+        (NOISE_MAX + 0.01, 2.0, 9.0, False),
+        (0.1, 1.0, 9.0, True),
+        (0.1, 1.5, MOST_PARALLELISM, True),
+        (0.1, 1.0, MOST_PARALLELISM, False),  # from none to all
+        (0.1, 1.0, inf, False),
+    ],
+)
+def test_a_fit_that_may_be_anything_says_nothing(noise, low, high, says):
+    found = SpeedupFit(Speedup(4.0, 0.0), 100.0, 9, noise, (low, high), (0.0, 1.0))
+    assert found.says_something is says

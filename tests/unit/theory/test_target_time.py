@@ -8,6 +8,7 @@ from statistics import fmean, pvariance
 import pytest
 
 from lbd.theory.target_time import (
+    STEERED,
     Batch,
     SeenDrain,
     TaskMean,
@@ -22,6 +23,7 @@ from lbd.theory.target_time import (
     slots_for_mean,
     variance_epoch_s2,
     variance_left_s2,
+    variance_steered_s2,
 )
 
 
@@ -37,8 +39,10 @@ def drawn_ends_s(rng, tasks, slots, mean_s=1.0):
 
 @pytest.mark.parametrize("n", [0, 1, 5, 100, 101, 150, 4000])
 def test_harmonic_sums(n):
-    assert harmonic(n) == pytest.approx(math.fsum(1 / i for i in range(1, n + 1)), rel=1e-14)
-    assert harmonic_2(n) == pytest.approx(math.fsum(1 / i**2 for i in range(1, n + 1)), rel=1e-14)
+    expected = math.fsum(1 / i for i in range(1, n + 1))
+    assert harmonic(n) == pytest.approx(expected, rel=1e-14, abs=0.0)
+    expected = math.fsum(1 / i**2 for i in range(1, n + 1))
+    assert harmonic_2(n) == pytest.approx(expected, rel=1e-14, abs=0.0)
 
 
 def test_the_numbers_that_the_paper_prints():
@@ -229,3 +233,39 @@ def test_a_lost_task_waits_again_and_its_work_says_that_tasks_are_long():
         batch.ended(9.0)
     with pytest.raises(ValueError, match="no task waits"):
         batch.began(9.0)
+
+
+def test_of_one_task_one_slot_is_all():
+    assert first_slots(1, 0.0, 10.0, 5) == 1
+    assert first_slots(3, 0.0, 10.0, 5) == 3
+    assert first_slots(9, 0.0, 10.0, 5) == 5
+    with pytest.raises(ValueError, match="0 slots"):
+        variance_steered_s2(4, 0, 10.0)
+
+
+@pytest.mark.parametrize(("left", "slots"), [(64, 4), (64, 16), (6, 4), (4, 4), (3, 9)])
+def test_steered_all_but_a_few_tasks_before_the_drain_are_put_right(left, slots):
+    at_once = min(left, slots)
+    free = min(left - at_once, STEERED)
+    expected = 100.0 * (free / slots**2 + sum(1 / n**2 for n in range(1, at_once + 1)))
+    assert variance_steered_s2(left, slots, 10.0) == pytest.approx(expected)
+    assert variance_steered_s2(left, slots, 10.0) <= variance_left_s2(left, slots, 10.0)
+
+
+def test_a_batch_that_may_have_fewer_slots_takes_no_more():
+    batch = Batch(64, 100.0, 8, 8, TaskMean(10.0, 1e9))
+    assert batch.slots == 8
+    batch.limit(3, 0.0)
+    assert (batch.most, batch.slots) == (3, 3)
+    batch.limit(8, 0.0)
+    assert batch.most == 8
+
+
+def test_time_in_which_a_task_stood_still_says_nothing_of_its_length():
+    batch = Batch(4, 100.0, 2, 2, TaskMean(10.0, 1.0))
+    for _ in range(2):
+        batch.began(0.0)
+    batch.stood(3.0, 5.0)
+    assert batch.mean.worked_s == 2 * 5.0 - 3.0
+    batch.stood(50.0, 5.0)
+    assert batch.mean.worked_s == 0.0

@@ -1,6 +1,7 @@
 """Cutoffs for tiers of several slots, against the paper's hosts and against each other."""
 
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -10,7 +11,7 @@ from lbd.theory.bounded_pareto import BoundedPareto, with_mean
 from lbd.theory.cutoffs import Infeasible, solve
 from lbd.theory.measured_sizes import MeasuredSizes
 from lbd.theory.tags import Traffic, analyse
-from lbd.theory.tier_cutoffs import Tiers, best_on_grid, solve_tiers
+from lbd.theory.tier_cutoffs import Expected, TierLoad, Tiers, best_on_grid, solve_tiers
 
 SIZES = BoundedPareto(0.03, 30.0, 0.8)
 
@@ -121,3 +122,20 @@ def test_no_cuts_on_the_grid_are_better_than_those_that_are_found(monkeypatch, s
 
     every = ([0.0, *inner, width] for inner in combinations(points[1:-1], len(servers) - 1))
     assert cost(best_on_grid(traffic, objective)) == pytest.approx(min(map(cost, every)))
+
+
+def test_a_tier_without_jobs_does_nothing_and_one_without_servers_is_overloaded():
+    traffic = replace(tiers((1.0, 1.0)), servers=(1.0, 0.0))
+    width = SIZES.width
+    assert traffic.queue(0, width, width) == (0.0, 0.0)
+    assert traffic.queue(1, width, width) == (0.0, 0.0)
+    assert traffic.queue(1, width / 2, width) == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("slowdowns", "unfairness"),
+    [((2.0, 4.0), 2.0), ((4.0, 2.0), 2.0), ((0.0, 2.0), math.inf), ((2.0, math.inf), math.inf)],
+)
+def test_the_worst_treated_against_the_best(slowdowns, unfairness):
+    loads = tuple(TierLoad(0.5, 0.5, 1.0, one) for one in slowdowns)
+    assert Expected((1.0,), loads, 1.0, 2.0).unfairness == unfairness

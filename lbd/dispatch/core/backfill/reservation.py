@@ -99,7 +99,7 @@ class Backfill:
         """May the job begin on this host now?"""
         if reserved is None:
             return not server.suits(head)
-        if server.host is None or server.host.name != reserved.host:
+        if server.name != reserved.host:
             return True
         fits_beside = job.slots <= reserved.spare and not compete(job.needs, head.needs)
         return fits_beside or self.is_short(job, reserved, now_s)

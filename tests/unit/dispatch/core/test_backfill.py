@@ -1,5 +1,6 @@
 """Who may pass a head that waits for several slots, and that it is not delayed by that."""
 
+import math
 from dataclasses import replace
 from random import Random
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.dispatch.core.backfill.reservation import exceeded_rarely_s
+from lbd.dispatch.core.backfill.reservation import Backfill, exceeded_rarely_s
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
 from lbd.dispatch.core.queues import Queues
@@ -169,3 +170,37 @@ def test_a_head_that_waits_for_a_resource_is_not_delayed_by_who_takes_it():
     table.now_s = 100.0
     table.ended(5)
     assert table.ended(1) == [2]
+
+
+@pytest.mark.parametrize("where", [{"only": H2}, {"barred": frozenset((H1,))}])
+def test_slots_are_reserved_for_the_head_only_on_a_host_that_it_may_use(where):
+    """What begins where it may not go does not delay it, however long that takes."""
+    table = Table(h1=4, h2=4)
+    table.submit(1, 3, 100.0, only=H1)
+    table.submit(2, 3, 200.0, only=H2)
+    assert table.submit(3, 4, **where) == []
+    assert table.submit(4, 1) == [4]
+    assert table.queues.registry.entries[JobId("4")].host == H1
+    assert table.submit(5, 1, 201.0) == []
+    assert table.submit(6, 1, 200.0) == [6]
+
+
+def test_nobody_passes_the_head_beyond_a_limit_of_its_own():
+    table = Table()
+    table.queues.shares.rules = Rules(backfill="limit")
+    table.submit(1, 3, 100.0)
+    assert table.submit(2, 4, 50.0) == []
+    assert table.submit(3, 1, 10.0, array=3, at_once=1) == [3]
+    table.now_s = 1.0
+    table.submit(4, 1, 10.0, array=3, at_once=1)
+    assert table.ended(3) == [4]  # one at once, however many slots are free
+
+
+def test_what_is_learnt_is_bounded_and_the_latest_is_kept(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.backfill.reservation.KINDS_KNOWN", 2)
+    learnt = Backfill("learnt", risk=0.5)
+    one, two, three = (QueuedJob(JobId("1"), name=name) for name in "abc")
+    for job in (one, two, one, three):
+        learnt.ended(job, 5.0)
+    assert [learnt.longest_s(job) for job in (one, two, three)] == [5.0, math.inf, 5.0]
+    Backfill("limit").ended(one, 5.0)

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.config.dispatch import MODES
-from lbd.dispatch.core.backlog import EMPTY_MIN, Backlog
+from lbd.dispatch.core.backlog import EMPTY_MIN, Backlog, number_in
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import TIERED, make
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import Jobs, Live
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId
@@ -162,6 +163,10 @@ def test_of_whom_jobs_are_is_counted_wherever_they_are():
     assert [jobs.of_origin(host) for host in ("h1", "h2", "h3")] == [3, 1, 0]
     assert jobs.of_user("ann") == 4
     assert (len(jobs), len(list(jobs))) == (4, 4)
+    jobs.keep(Live(QueuedJob(JobId("x"), user="bob", origin="h2")))  # the same job is another's
+    assert (jobs.of_user("ann"), jobs.of_user("bob"), jobs.of_origin("h2")) == (3, 1, 2)
+    jobs.drop(JobId("x"))
+    assert (jobs.of_user("bob"), dict(jobs._of_user), dict(jobs._of_origin)) == (0, {}, {})
 
 
 def test_those_that_have_stepped_aside_are_counted_until_they_leave():
@@ -173,3 +178,52 @@ def test_those_that_have_stepped_aside_are_counted_until_they_leave():
     backlog.remove(rows[0])
     backlog.remove(rows[2])
     assert (backlog.aside_count, len(backlog)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("job", "number"),
+    [("7", 7), ("9" * 18, 10**18 - 1), ("9" * 19, -1), ("07", -1), ("x7", -1), ("٣", -1)],
+)
+def test_numbers_as_a_ledger_assigns_them_and_no_others(job, number):
+    assert number_in(JobId(job)) == number
+
+
+ARRIVALS = st.lists(st.tuples(st.booleans(), st.integers(1, 3), st.booleans()), max_size=20)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ARRIVALS, st.sets(st.integers(0, 19), max_size=6), st.booleans())
+def test_the_order_of_arrival_is_the_order_where_nobody_takes_turns(arrivals, left, is_array):
+    """Of rows and of entries, whoever has left from among them."""
+    queues, rng = Queues(make("fcfs", ())), Random(1)
+    queues.host_is(HostSlots(HostId("h1"), 4, open_slots=0), 0.0, rng)
+    for n, (is_row, slots, leaves) in enumerate(arrivals):
+        job = QueuedJob(JobId(f"{n + 1}" if is_row else f"j{n + 1}"), slots)
+        queues.arrived(job, 0.0, rng)
+        if leaves and n in left:
+            queues.ended(job.id, 0.0, rng)
+    if is_array:
+        queues.arrived(QueuedJob(JobId("99"), array=7), 0.0, rng)
+    if (line := queues.lines.get(1)) is not None and line.jobs:
+        order = [(queues.registry[one.id].number, one.slots) for one in line.order()]
+        found = line.in_order_of_arrival()
+        assert found == (None if is_array else order)
+        assert [one.number for one in line.first(3)] == [number for number, _ in order[:3]]
+
+
+def test_a_row_that_moves_up_takes_all_of_its_job_along():
+    backlog, count = Backlog(), 2 * EMPTY_MIN
+    rows = {
+        n: backlog.add(
+            QueuedJob(JobId(str(n)), submission=n // 7, array=n // 7, array_index=n % 7), n, n / 2
+        )
+        for n in range(1, count + 1)
+    }
+    for n in rows:
+        if n % 5:
+            backlog.remove(backlog.get(JobId(str(n))))
+    assert len(backlog.ids) < count
+    for n in range(5, count + 1, 5):
+        row = backlog.get(JobId(str(n)))
+        assert (row.number, row.work_s) == (n, n / 2)
+        assert (row.job.submission, row.job.array_index) == (n // 7, n % 7)

@@ -1,5 +1,6 @@
 """Cutoffs from the past: what is taken for it, and when they change."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -9,9 +10,11 @@ from lbd.dispatch.core.cutoffs import (
     SolverTerms,
     as_spread,
     described,
+    expected_now,
     judge,
     layouts_of,
     past_jobs,
+    recorded,
     tier_order,
 )
 from lbd.dispatch.core.discipline import HostSlots
@@ -116,6 +119,22 @@ def test_jobs_that_may_not_restart_weigh_on_the_last_tier():
     assert both.record.jobs == 2000
     assert both.record.pinned > 0
     assert both.expected.tiers[-1].load != free.expected.tiers[-1].load
+    servers = replace(both.record, pace=0.5, pinned=0.75).tiers((2.0, 2.0)).servers
+    assert servers == (1.0, 0.25)
+    assert replace(both.record, pace=0.5, pinned=1.5).tiers((2.0, 2.0)).servers == (1.0, 0.0)
+
+
+def test_what_is_on_record_by_hand():
+    """Half of the time a slot does nothing for its job; one job in five may not restart."""
+    jobs = [PastJob(float(n), 2.0 * n, 1000.0 + n, may_restart=n % 5 != 0) for n in range(1, 101)]
+    found = recorded(jobs, 1101.0)
+    total = sum(range(1, 101))
+    fixed = sum(range(5, 101, 5))
+    assert (found.jobs, found.rate_per_s, found.pace) == (80, 80 / 100.0, 0.5)
+    assert found.mean_s == pytest.approx((total - fixed) / 80)
+    assert found.pinned == pytest.approx(fixed / 100.0)
+    assert found.sizes.mean_s == pytest.approx(found.mean_s, rel=0.02)
+    assert recorded(jobs[:4], 1001.0).rate_per_s == 4.0  # a second at least
 
 
 def test_sita_e_cuts_the_work_in_proportion_to_the_slots():
@@ -127,6 +146,8 @@ def test_sita_e_cuts_the_work_in_proportion_to_the_slots():
     assert small / total == pytest.approx(0.25, abs=0.08)
     again = verdict("sita-e", in_force=found.cutoffs_s)
     assert (found.changed, again.changed) == (True, False)
+    for off in (0.1, 10.0):
+        assert verdict("sita-e", in_force=tuple(off * s for s in found.cutoffs_s)).changed
 
 
 def hosts(*slots):
@@ -140,6 +161,7 @@ def test_layouts():
     given = ("h1:1", "h2:1,2", "h3:3")
     assert layouts_of(hosts(1, 1, 2), order, given) == {3: (1.5, 0.5, 2.0)}
     assert layouts_of(hosts(1, 1), order, given) == {}, "nobody serves the third tier now"
+    assert layouts_of(hosts(1, 3), order, ("h1:1", "h2:3,2,1")) == {3: (2.0, 1.0, 1.0)}
     assert tier_order(["h9"], ["h2", "h9", "h1"]) == ["h9", "h1", "h2"]
 
 
@@ -166,6 +188,11 @@ def test_only_whole_jobs_count():
     assert past_jobs([row(cpu_s=None), row(started=None), row(submitted=1.0)], 2.0) == []
 
 
+@pytest.mark.parametrize("cause", ["exited", "signalled", "killed", "timeout"])
+def test_jobs_that_ended_by_themselves_or_were_ended_are_as_cause_says(cause):
+    assert bool(past_jobs([row(cause=cause)], 0.0)) is (cause in ("exited", "signalled"))
+
+
 def test_where_hosts_make_no_two_tiers_nothing_changes():
     found = verdict(layouts={}, in_force=(1.0,))
     assert (found.cutoffs_s, found.changed) == ((1.0,), False)
@@ -176,3 +203,38 @@ def test_where_hosts_make_no_two_tiers_nothing_changes():
 def test_the_load_is_that_of_all_hosts_also_where_not_all_make_a_tier():
     found = verdict(layouts={2: (2.0, 2.0), 3: (1.0, 1.0, 1.0)})
     assert found.load == verdict(layouts={2: (2.0, 2.0)}).load
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [("slowdown", "mean slowdown "), ("waiting", "mean waiting "), ("fairness", "unfairness ")],
+)
+def test_what_is_expected_is_said_in_the_terms_of_the_objective(objective, said):
+    found = verdict(terms=SolverTerms(objective, 200, 0.1))
+    assert found.reason.startswith(f"{said}{found.expected.worth(objective):.3g} ")
+
+
+@pytest.mark.parametrize("objective", ["slowdown", "waiting", "fairness"])
+def test_cutoffs_change_where_others_gain_as_much_as_was_asked_for(objective):
+    best = verdict(terms=SolverTerms(objective, 200, 0.1))
+    in_force = tuple(0.6 * s for s in best.cutoffs_s)
+    now = expected_now(best.record, LAYOUTS, in_force)
+    gain = 1.0 - best.expected.worth(objective) / now.worth(objective)
+    assert 0 < gain < 1
+    for asked, changes in ((gain * 0.99, True), (gain + 0.01 * (1 - gain), False)):
+        found = verdict(terms=SolverTerms(objective, 200, asked), in_force=in_force)
+        assert found.changed is changes
+        assert found.cutoffs_s == (best.cutoffs_s if changes else in_force)
+        expected = best.expected if changes else now
+        assert found.expected.worth(objective) == pytest.approx(expected.worth(objective))
+    traffic = best.record.tiers(LAYOUTS[2])
+    assert best.load == pytest.approx(traffic.load)
+    alone = replace(traffic, servers=(sum(traffic.servers),)).expected([0.0, traffic.sizes.width])
+    assert best.one_queue == pytest.approx(alone.worth(objective))
+
+
+def test_of_cutoffs_for_a_number_of_tiers_that_cannot_be_nothing_is_expected():
+    record = verdict().record
+    assert expected_now(record, LAYOUTS, ()) is None
+    assert expected_now(record, LAYOUTS, (1.0, 2.0)) is None
+    assert expected_now(record, LAYOUTS, (1.0,)).cutoffs_s == (1.0,)

@@ -3,6 +3,8 @@
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lbd.dispatch.core.dependencies import conditions
 from lbd.dispatch.core.dependencies.conditions import (
@@ -277,3 +279,69 @@ def test_times_of_who_waits_no_longer_are_forgotten():
     dependents.due.clear()
     dependents.passed(6000.0)
     assert set(dependents.due) == {JobId("1")}
+
+
+def test_one_that_waits_for_a_time_alone_is_not_held_up_by_what_it_has_waited_for():
+    dependents, job = Dependents(), JobId("9")
+    dependents.park(job, Waits((Condition(ANY, 1, 1, "1"),), begin=100.0))
+    dependents.counted(*dependents.uncounted(), 1, 1, bad=False)
+    dependents.ended(QueuedJob(JobId("1")), well=True)
+    assert dependents.verdict(job, 0.0) is None
+    dependents.due.clear()
+    dependents.ended(QueuedJob(JobId("1")), well=True)  # said twice
+    assert dependents.verdict(job, 99.0) is None
+    dependents.due.clear()
+    dependents.passed(99.0)
+    assert list(dependents.due) == []
+    dependents.passed(100.0)
+    assert list(dependents.due) == [job]
+    assert dependents.verdict(job, 100.0) == ""
+
+
+SPANS = ((1, 1), (2, 2), (3, 5), (6, 6))  # jobs; the third is an array
+CONDITIONS = st.lists(
+    st.tuples(st.sampled_from((OK, FAILED, ANY)), st.sampled_from(SPANS)), min_size=1, max_size=4
+)
+
+
+def by_hand(conditions, ended):
+    """Of who waits for these: True if it may begin, False if it never can, None if it waits on."""
+    found = []
+    for how, (first, last) in conditions:
+        well = [ended.get(number) for number in range(first, last + 1)]
+        if how is OK and False in well:
+            found.append(False)
+        elif None in well:
+            found.append(None)
+        else:
+            found.append(how is not FAILED or False in well)
+    return False if False in found else None if None in found else True
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(CONDITIONS, min_size=1, max_size=3), st.permutations(range(1, 7)), st.data())
+def test_who_waits_learns_of_what_decides_it_whatever_ends_first(waiting, order, data):
+    dependents, ended = Dependents(), {}
+    for number, wanted in enumerate(waiting):
+        found = tuple(Condition(how, *span, str(span[0])) for how, span in wanted)
+        dependents.park(JobId(f"w{number}"), Waits(found), "ann", "h1")
+    for first, last in dependents.uncounted():
+        dependents.counted((first, last), last - first + 1, last - first + 1, bad=False)
+    assert dependents.uncounted() == []
+    dependents.due.clear()
+    for number in order:
+        ended[number] = well = data.draw(st.booleans())
+        array = 3 if 3 <= number <= 5 else 0
+        dependents.ended(QueuedJob(JobId(str(number)), array=array), well=well)
+        looked_at = {job: dependents.verdict(job, 0.0) for job in dependents.due}
+        dependents.due.clear()
+        for job in list(dependents.waits):
+            may_begin = by_hand(waiting[int(job[1:])], ended)
+            verdict = looked_at.get(job)
+            assert (None if verdict is None else not verdict) is may_begin
+            if may_begin is not None:
+                dependents.drop(job)
+    left = dependents._watched, dependents._unasked, dependents._arrays, dependents.waits
+    assert left == ({}, {}, {}, {})
+    assert not dependents._of_user
+    assert not dependents._of_origin

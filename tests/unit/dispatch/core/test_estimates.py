@@ -3,7 +3,9 @@ import tracemalloc
 import pytest
 
 from lbd.dispatch.core.estimates import Estimates
+from lbd.model import JobId
 from tests.unit.dispatch.core.test_cutoffs import row
+from tests.unit.dispatch.core.test_queues import Table
 
 
 def learnt(*runs, most=100):
@@ -58,3 +60,13 @@ def test_long_commands_are_known_by_a_number():
         tracemalloc.stop()
     assert kept_bytes < 1 << 20
     assert known.of("u", b"7\0" + bytes(1 << 20)) == 7.0
+
+
+def test_a_job_without_an_estimate_counts_as_the_mean_of_those_with_one():
+    table, found = Table(), []
+    for number, (estimate_s, slots) in enumerate(
+        [(None, 1), (4.0, 1), (None, 1), (8.0, 2), (None, 3)]
+    ):
+        table.arrive(f"j{number}", estimate_s=estimate_s, slots=slots)
+        found.append(table.queues.registry[JobId(f"j{number}")].work_s)
+    assert found == [0.0, 4.0, 4.0, 16.0, 18.0]

@@ -1,13 +1,13 @@
 """When a pending job will begin: its place in the line, and Downey's prediction."""
 
 from random import Random
-from statistics import median
+from statistics import fmean, median
 
 import pytest
 
 from lbd.dispatch.core.discipline import ONLY_LINE, HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
-from lbd.dispatch.core.forecast import Forecast
+from lbd.dispatch.core.forecast import FRESH_S, Forecast
 from lbd.dispatch.core.queues import Queues
 from lbd.model import HostId, JobId
 from lbd.theory.calibration import Correction
@@ -52,6 +52,9 @@ def test_what_is_ahead_of_a_job_is_as_for_one_that_comes_behind_it():
         # d waits for two slots, one of which is free, and for those of b and c
     ahead, held = forecast.ahead_of(table.queues.registry[JobId("d")], table.now_s)
     assert (ahead, held.total) == (1 + 4, 1)
+    table.arrive("small")
+    ahead, _ = forecast.ahead_of(table.queues.registry[JobId("small")], table.now_s)
+    assert ahead == 1 + 8  # the head needs two
     assert forecast.ahead_of(table.queues.registry[JobId("a")], table.now_s) is None
     table = Table()
     table.host("h1", 1)
@@ -206,6 +209,9 @@ def test_what_was_reckoned_is_reckoned_again_once_it_is_forgotten():
     for name in "abcd":
         table.arrive(name)
     assert predicted(table, forecast, "d").how.endswith("2 ahead of it on 1 slots")
+    outlook = forecast._outlook(ONLY_LINE, 0.0)
+    assert forecast._outlook(ONLY_LINE, FRESH_S) is outlook
+    assert forecast._outlook(ONLY_LINE, FRESH_S + 0.1) is not outlook
     table.ended("b")
     forecast.forget()
     assert predicted(table, forecast, "d").how.endswith("1 ahead of it on 1 slots")
@@ -245,3 +251,59 @@ def test_where_arrays_take_turns_a_place_is_that_in_their_turns():
     forecast = Forecast(queues)
     places = [forecast.places.of(queues.registry[JobId(str(n))], 0.0).jobs for n in range(1, 7)]
     assert places == [0, 2, 4, 1, 3, 5]
+
+
+@pytest.mark.parametrize(
+    ("slots", "missing", "of"),
+    [(1, 0, [4.0, 2.0]), (2, 0, [4.0, 2.0]), (3, 1, [4.0]), (4, 2, [2.0]), (5, 1, [4.0, 2.0])],
+)
+def test_what_must_be_free_before_a_job_of_so_many_slots_begins(slots, missing, of):
+    """Two slots are free on each of two hosts; a job has had one of h1 for 4 s, and another two of
+    h2 for 2 s. Either gives back the third that somebody needs: the one that began first does so.
+    """
+    table = Table()
+    forecast = known(table)
+    for at_s, host in ((0.0, "h1"), (2.0, "h2")):
+        table.now_s = at_s
+        table.host(host, 4 if host == "h2" else 3)
+        table.arrive(f"on {host}", slots=2 if host == "h2" else 1, only=HostId(host))
+    table.now_s = 4.0
+    outlook = forecast._outlook(ONLY_LINE, 4.0)
+    assert [free for free, _ in outlook.hosts] == [2, 2]
+    count, held = outlook.missing(slots)
+    assert (count, [ran_s for ran_s, _ in held]) == (missing, of)
+    assert (outlook.wait_s(slots) == 0.0) is (missing == 0)
+    assert outlook.head_s(slots) == outlook.wait_s(slots)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_all_questions_about_one_that_comes_now_have_one_answer(seed):
+    rng, table = Random(seed), Table()
+    forecast = known(table, [10.0 * 1.2**n for n in range(20)])
+    for name in ("h1", "h2"):
+        table.host(name, rng.randint(2, 4))
+    for n in range(rng.randint(0, 9)):
+        table.now_s += rng.random()
+        table.arrive(f"{n + 1}", slots=rng.randint(1, 2))
+    now_s, slots = table.now_s + 1.0, rng.randint(1, 2)
+    asked = forecast.of_another(slots, now_s).wait_s
+    first_s, step_s = forecast.of_arrival(slots, now_s)
+    job = QueuedJob(JobId("new"), slots)
+    now, _ = forecast.situation(job, Correction(), now_s)
+    assert asked == pytest.approx(first_s)
+    assert now.base_s == pytest.approx(asked)
+    outlook = forecast._outlook(ONLY_LINE, now_s)
+    assert outlook.total == sum(server.slots for server in table.queues.hosts.values())
+    mean_s = fmean(10.0 * 1.2**n for n in range(20))
+    assert step_s == pytest.approx(slots * mean_s / outlook.total)
+    assert now.slot_s == pytest.approx(mean_s / outlook.total)
+    table.arrive("new", slots=slots)
+    registered = table.queues.registry[job.id]
+    if registered.line is None:
+        assert first_s == 0.0
+        return
+    forecast.forget()
+    if now.ahead_jobs:  # else it begins as soon as it has its slots
+        assert forecast.of(registered, now_s).wait_s == pytest.approx(asked)
+        ahead, held = forecast.ahead_of(registered, now_s)
+        assert (ahead, held.total) == (now.ahead_slots, now.all_held.total)

@@ -163,11 +163,12 @@ def test_a_job_waits_rather_than_go_where_it_cannot_begin():
     assert [row.split("@")[1] for row in queue.ended("a")] == ["h1" if free == "h2" else "h2"]
 
 
-def test_one_that_can_use_more_slots_goes_where_it_gets_most():
+@pytest.mark.parametrize("most", [2, 8])
+def test_one_that_can_use_more_slots_goes_where_it_gets_most(most):
     queue = Queue()
-    queue.host("h1", 2)
+    queue.host("h1", 1)
     queue.host("h2", 8, load=1.0)
-    assert queue.arrive("wide", slots=1, slots_most=8) == ["wide@h2"]
+    assert queue.arrive("wide", slots=1, slots_most=most) == ["wide@h2"]
 
 
 def test_what_was_started_counts_as_load_until_the_load_is_told_again():

@@ -1,8 +1,11 @@
 """No user fills the ledger's disk, and nobody takes what the jobs that are there need."""
 
+from dataclasses import replace
+
 import pytest
 
 from lbd.dispatch.core.ledger_room import RESERVE_BYTES_MAX, Disk, LedgerRoom, OnRecord
+from lbd.dispatch.core.ledger_rows import ROW_BYTES, Submission
 
 MIB, GIB = 1 << 20, 1 << 30
 LIMIT = 100 * GIB
@@ -60,3 +63,21 @@ def test_what_the_ledger_says_takes_the_place_of_what_was_known():
     assert not room.why_not("ann", "h1", 40 * GIB, LIMIT, None)
     assert room.ended_bytes(LIMIT, None) == LIMIT // 2
     assert room.ended_bytes(LIMIT, Disk(7 * GIB + RESERVE_BYTES_MAX, 100 * GIB)) == 5 * GIB
+
+
+def test_what_a_submission_takes_on_record():
+    empty = Submission("ann", "h1", "", b"", b"", count=0)
+    assert empty.size_bytes == 0
+    for more in (
+        {"command": b"1234"}, {"spec": b"1234"}, {"name": "1234"}, {"key": "1234"},
+        {"after": "1234"}, {"needs": "1234"},
+    ):  # fmt: skip
+        assert replace(empty, **more).size_bytes == 4
+    assert replace(empty, count=3).size_bytes == 3 * ROW_BYTES
+    assert replace(empty, count=3, excluded=("h1", "h2")).size_bytes == 3 * (ROW_BYTES + 5)
+
+
+def test_each_job_of_a_submission_waits_a_step_longer():
+    sent = Submission("ann", "h1", "", b"", b"", count=3, predicted_s=(2.0, 3.0))
+    assert [sent.prediction_s(n) for n in range(3)] == [2.0, 5.0, 8.0]
+    assert replace(sent, predicted_s=None).prediction_s(1) is None

@@ -4,9 +4,18 @@ import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.malleable.prospects import answer
-from lbd.dispatch.core.needs_outlook import KINDS_MAX, OTHERS_HAVE_IT, too_few
+from lbd.dispatch.core.needs_outlook import (
+    KINDS_MAX,
+    OTHERS_HAVE_IT,
+    Shortage,
+    lack_of,
+    longest,
+    shortages_of,
+    too_few,
+)
 from lbd.model import NO_NEEDS, Facts, JobId, Needs
 from lbd.theory.calibration import Correction
+from lbd.theory.queue_time import UniformLog, wait_s
 from tests.unit.dispatch.core.test_forecast import known, predicted
 from tests.unit.dispatch.core.test_needs import BOTH, GPU, facts
 from tests.unit.dispatch.core.test_queues import Table
@@ -199,3 +208,47 @@ def test_many_kinds_of_needs_cost_no_more_than_a_few():
     assert found[KINDS_MAX:] == [None] * 5
     assert forecast.of_arrival(1, 4.0, NO_NEEDS) is not None
     assert forecast.of_arrival(1, 10.0, kinds[-1]) is not None  # a moment later there is room
+
+
+def test_what_is_short_on_a_host_and_who_has_it_for_how_long():
+    table = Table()
+    table.host("h1", 4, facts=Facts(("linux",), (("gpu", 4, 1),), memory_total=1000))
+    table.arrive("a", slots=2, needs=Needs((("gpu", 2),), memory_bytes=600))
+    table.now_s = 0.25
+    table.arrive("b", needs=Needs((("gpu", 1),)))
+    table.now_s = 0.5
+    (server,) = table.queues.servers[1]
+
+    def short(slots, gpus, memory=0):
+        job = QueuedJob(JobId("c"), slots, needs=Needs((("gpu", gpus),), memory_bytes=memory))
+        return [tuple(one)[1:] for one in shortages_of(server, job, table.now_s)]
+
+    held_slots, held_gpus = [(0.5, 2), (0.25, 1)], [(0.5, 2), (0.25, 1)]
+    assert short(1, 0) == []
+    assert short(3, 1) == [(2, held_slots), (1, held_gpus)]
+    assert short(1, 2, 400) == [(2, held_gpus)]
+    assert short(1, 1, 401) == [(1, held_gpus), (1, [(0.5, 38)])]  # of 64 parts: 16 bytes each
+
+
+@pytest.mark.parametrize(
+    ("slots", "gpus", "lack"),
+    [(1, 1, 0.0), (4, 1, 0.25), (6, 1, 0.5), (1, 4, 0.5), (4, 4, 0.5), (8, 4, 0.625), (1, 2, 0.0)],
+)
+def test_a_host_lacks_the_share_of_the_part_that_is_shortest(slots, gpus, lack):
+    """One of its four slots is taken, and one of its four GPUs, beside one that others have."""
+    table = Table()
+    table.host("h1", 4, facts=Facts(("linux",), (("gpu", 4, 1),)))
+    table.arrive("a", needs=Needs((("gpu", 1),)))
+    (server,) = table.queues.servers[1]
+    job = QueuedJob(JobId("b"), slots, needs=Needs((("gpu", gpus),)))
+    assert lack_of(server, job) == lack
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_is_short_is_there_when_the_last_part_is(order):
+    lives = {"gpu": (UniformLog(1.0, 10.0), 5.0), "disk": (UniformLog(1.0, 1000.0), 200.0)}
+    parts = [Shortage("gpu", 1, [(0.5, 1)]), Shortage("disk", 1, [(0.5, 1)])][::order]
+    waited_s, part = longest(parts, lives.get)
+    assert part.part == "disk"
+    assert waited_s == wait_s(1, [(0.5, 1)], lives["disk"][0])
+    assert longest([*parts, Shortage("tape", 9, [])], lives.get)[1].part == "disk"

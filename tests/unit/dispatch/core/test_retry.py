@@ -60,3 +60,14 @@ def test_pauses_of_jobs_that_have_ended_are_forgotten():
     del jobs[JobId("2")]
     assert pauses.over(jobs, 11.0) == []
     assert list(pauses._counts) == ["3"]
+
+
+def test_a_pause_until_a_given_time_makes_no_later_one_longer():
+    table = Table(aside_s=10.0)
+    table.submit("1")
+    live, pauses = table.life.jobs[JobId("1")], Pauses()
+    live.held = pauses.until(live, 5.0)
+    jobs = {JobId("1"): live}
+    assert (pauses.over(jobs, 4.9), pauses.over(jobs, 5.0)) == ([], ["1"])
+    live.held = pauses.begin(live, table.life.terms, 20.0)
+    assert (pauses.over(jobs, 29.9), pauses.over(jobs, 30.0)) == ([], ["1"])

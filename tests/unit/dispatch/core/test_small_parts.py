@@ -7,13 +7,20 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.backfill.reservation import Backfill
-from lbd.dispatch.core.discipline import QueuedJob, able
+from lbd.dispatch.core.dependencies.conditions import conditions_of
+from lbd.dispatch.core.dependencies.dependents import Waits
+from lbd.dispatch.core.discipline import HostSlots, QueuedJob, able
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
-from lbd.dispatch.core.ledger_rows import Tally
-from lbd.dispatch.core.records import Cause, Changed, Ending, Settle
+from lbd.dispatch.core.ledger_rows import AttemptRow, JobRow, Tally
+from lbd.dispatch.core.malleable.slot_times import ResourceTimes, SlotTimes
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Live, Settle
 from lbd.dispatch.core.registry import Entry
-from lbd.dispatch.core.servers import at_random
+from lbd.dispatch.core.restore import live_job, queued_job, waits_of
+from lbd.dispatch.core.retry import HELD
+from lbd.dispatch.core.row_faults import KINDS, fault_of
+from lbd.dispatch.core.servers import at_random, room
 from lbd.model import CANCEL, Facts, HostId, JobId, JobState, Needs
+from tests.unit.dispatch.core.test_cutoffs import row
 from tests.unit.dispatch.core.test_lifecycle import OK, Table
 from tests.unit.dispatch.core.test_queues import Table as Queue
 
@@ -60,6 +67,14 @@ def test_a_refusal_of_an_attempt_that_is_over_is_settled_and_nothing_more(name):
     refused = table.life.refused(HostId(name), JobId("1"), 7, "exec", OK, *table.when)
     assert refused == [Settle(JobId("1"), 7, HostId(name))]
     assert JobId("1") in table.life.leased
+
+
+def test_one_that_is_refused_as_it_was_to_be_requeued_begins_again():
+    table = Table()
+    (begin,) = table.submit("1")
+    table.life.requeue(JobId("1"))
+    refused = table.life.refused(begin.host, begin.job, 1, "slot", OK, *table.when)
+    assert [one.attempt for one in refused if isinstance(one, Begin)] == [2]
 
 
 @pytest.mark.parametrize(
@@ -117,3 +132,194 @@ def test_when_a_job_that_runs_ends(monkeypatch, rule, suspended_s, now_s, ends_s
     job = QueuedJob(JobId("1"), limit_s=100.0)
     entry = Entry(job, 1, 0.0, 1, started_s=10.0, suspended_s=suspended_s)
     assert Backfill(rule).ends_s(entry, now_s) == ends_s
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"slots": 2}, {"only": "h2"}, {"barred": frozenset({"h1"})},
+        {"needs": Needs(features=("big",))},
+    ],
+    ids=lambda job: next(iter(job)),
+)  # fmt: skip
+def test_who_fits_no_host_of_its_tier_starts_in_the_first_that_has_one(job):
+    table = Queue("tags")
+    table.host("h1", tiers=(1,))
+    table.host("h2", 2, tiers=(2,), facts=Facts(("big",)))
+    table.host("h3", 2, tiers=(3,), facts=Facts(("big",)))
+    assert table.arrive("a", **job) == ["a@h2"]
+    assert table.cutoffs["a"] == 10.0
+
+
+def test_who_fits_no_host_of_a_later_tier_either_waits_in_its_own():
+    table = Queue("tags")
+    for number in (1, 2):
+        table.host(f"h{number}", tiers=(number,))
+    assert table.arrive("a", slots=2) == []
+    assert table.host("h3", 2, tiers=(1, 2)) == ["a@h3"]
+    assert table.cutoffs["a"] == 1.0
+
+
+def test_what_is_decided_goes_by_the_time_of_the_event():
+    """Shares, targets and the slots that are kept for a gang all change as time passes."""
+    table = Queue(fair_share_s=10.0)
+    queues, rng = table.queues, Random(1)
+    host, job = HostSlots(HostId("h1"), 2), QueuedJob(JobId("1"))
+    events = [
+        lambda at_s: queues.arrived(job, at_s, rng),
+        lambda at_s: queues.host_is(host, at_s, rng),
+        lambda at_s: queues.lost(job.id, at_s, rng),
+        lambda at_s: queues.cut_off(job.id, at_s, rng),
+        lambda at_s: queues.host_gone(host.name, at_s, rng),
+        lambda at_s: queues.ended(job.id, at_s, rng),
+        lambda at_s: queues.returned(job, at_s, rng),
+        lambda at_s: queues.changed(job._replace(name="a"), at_s, rng),
+        lambda at_s: queues.ended(job.id, at_s, rng),
+        lambda at_s: queues.found_running(job, host.name, at_s),
+        lambda at_s: queues.hosts_are([host], at_s, rng),
+        lambda at_s: queues.rules_changed(lambda _: (1,), at_s, rng),
+    ]
+    for at_s, event in enumerate(events, 1):
+        event(float(at_s))
+        assert queues.shares.now_s == at_s
+
+
+def test_what_a_dispatcher_finds_is_not_begun_again():
+    life = Table().life
+    found = [
+        life.restored(Live(QueuedJob(JobId("1"))), (1, "h1", 1, True, 1, None), 0.0, Random(1)),
+        life.restored(Live(QueuedJob(JobId("2")), held="by ann"), None, 0.0, Random(1)),
+        life.restored(Live(QueuedJob(JobId("3"))), None, 0.0, Random(1), Waits((), 99.0)),
+    ]
+    assert found == [[], [], []]
+    assert [begin.job for begin in life.submitted([QueuedJob(JobId("4"))], 0.0, Random(1))] == ["4"]
+
+
+@pytest.mark.parametrize(
+    ("found", "waits"),
+    [
+        ({}, Waits(conditions_of("ok:7-7:7", None))),
+        ({"not_before": 99.0}, Waits(conditions_of("ok:7-7:7", None), 99.0)),
+        ({"met": True}, None),
+        ({"attempt": 1}, None),
+        ({"requeued": 5.0}, None),
+        ({"met": True, "not_before": 99.0}, Waits((), 99.0)),
+        ({"after": ""}, None),
+    ],
+)
+def test_what_a_job_on_record_still_waits_for(found, waits):
+    assert waits_of(row(**{"after": "ok:7-7:7", "attempt": 0, **found})) == waits
+
+
+def test_what_runs_on_a_host_that_is_gone_counts_as_room_and_only_that():
+    table = Queue()
+    table.host("h1", 4)
+    table.arrive("a", slots=3)
+    table.arrive("b", slots=4)
+    job, servers = QueuedJob(JobId("c")), table.queues.servers_by_host.values
+    assert (room(servers(), job), room(servers(), job._replace(slots=2))) == (4, 2)
+    table.gone("h1")
+    assert (room(servers(), job), room(servers(), job._replace(slots=2))) == (3, 1)
+
+
+def test_what_runs_is_not_changed():
+    table = Queue()
+    table.host("h1")
+    job = QueuedJob(JobId("a"))
+    assert table.arrive("a") == ["a@h1"]
+    assert table.queues.changed(job._replace(name="x"), 0.0, Random(1)) == []
+    assert table.queues.registry[job.id].job.name == ""
+    assert table.queues.changed(job._replace(id=JobId("b")), 0.0, Random(1)) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "held"),
+    [("held by ann", "held by ann"), (f"{HELD}its files", ""), ("h1: no such file", ""), ("", "")],
+)
+def test_who_was_held_by_somebody_is_held_still(reason, held):
+    live, leased = live_job(row(reason=reason, attempt=3, crashes=2, requeued=9.0), None)
+    assert (live.held, live.attempt, live.crashes, live.requeued) == (held, 3, 2, 9.0)
+    assert leased is None
+
+
+@pytest.mark.parametrize("fate", Fate)
+def test_an_attempt_that_has_not_ended_may_be_alive(fate):
+    last = AttemptRow(
+        1, 3, "h2", 2, 5.0, fate.value, 1.0, None, None, None, None, "", 4, stop_reason=CANCEL
+    )
+    live, leased = live_job(row(), last)
+    is_open = fate in (Fate.LEASED, Fate.RUNNING, Fate.SUSPENDED)
+    assert leased == ((3, H2, 2, fate is not Fate.LEASED, 4, 5.0) if is_open else None)
+    assert live.stop_reason == (CANCEL if is_open else "")
+
+
+def test_a_job_on_record_is_queued_as_it_was_submitted():
+    found = queued_job(row(tier=2, only="h2", barred=("h1", "h3"), first=7), 5.0)
+    assert (found.tier, found.only, found.barred) == (2, H2, frozenset((H1, H3)))
+    assert (found.estimate_s, found.array) == (5.0, 0)
+    assert queued_job(row(tier=2), from_start=True).tier == 1
+    task = queued_job(row(id=9, first=7, array_index=2))
+    assert (task.array, task.array_index, task.shown) == (7, 2, "7_2")
+
+
+def test_how_long_slots_are_held_is_what_was_seen_lately():
+    times = SlotTimes()
+    for life_s in (10.0, 20.0, 30.0, 40.0):
+        times.ended(life_s)
+    assert times.lifetimes() is None
+    times.ended(50.0)
+    assert times.lifetimes()[1] == 30.0
+    for _ in range(1000):
+        times.ended(500.0)
+    assert times.lifetimes()[1] == pytest.approx(500.0, rel=0.02)
+    assert times.count == 1005
+
+
+def test_resources_are_told_apart_and_not_without_end(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.malleable.slot_times.RESOURCES_MAX", 2)
+    times = ResourceTimes()
+    for name in ("gpu", "disk", "tape", "gpu"):
+        times.ended(Needs(((name, 1),)), 5.0)
+    assert [times.count(name) for name in ("gpu", "disk", "tape")] == [2, 1, 0]
+    times = ResourceTimes()
+    times.ended(Needs((("gpu", 1),), memory_bytes=1), 5.0)
+    assert sorted(times.by_name) == ["gpu", "memory"]
+
+
+def test_what_was_found_running_is_learnt_from_then_on():
+    table = Queue()
+    table.queues.found_running(QueuedJob(JobId("a")), H1, 5.0, slots=2)
+    server = table.queues.servers_by_host[H1]
+    assert not server.takes(QueuedJob(JobId("b"), array=1))
+    table.now_s = 12.0
+    table.ended("a")
+    assert list(table.queues.slot_times.recent_s) == [14.0]
+
+
+def test_a_host_that_is_gone_takes_nothing():
+    table = Queue()
+    table.host("h1", 2, ahead=1)
+    for name in ("a", "b", "c"):
+        table.arrive(name, array=1)
+    table.ended("a")
+    server = table.queues.servers_by_host[H1]
+    assert server.takes(QueuedJob(JobId("d"), array=1))
+    table.gone("h1")
+    assert not server.takes(QueuedJob(JobId("d"), array=1))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"id": 9}, "it is no job of its submission"), ({"state": "gone"}, "state is gone"),
+        ({"needs": "gpu=="}, "not an amount"), ({"user": None}, "user is nothing"),
+        ({"name": b"x"}, "name is bytes"), ({"slots": "2"}, "slots is a text"),
+        ({"slots": 2.5}, "slots is a number"), ({"priority": 1 << 40}, "priority is 1099511627776"),
+        ({}, ""),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_row(wrong, said):
+    found = row(**{"first": 1, "count": 3, "attempt": 0, **wrong})
+    fault = fault_of(found, tuple(getattr(found, name) for name in KINDS[JobRow]))
+    assert said in fault
+    assert bool(fault) is bool(said)

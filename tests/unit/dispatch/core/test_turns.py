@@ -183,12 +183,16 @@ def test_names_have_limits_of_their_own():
     started = [start for job, name in named for start in table.arrive(job, name=name)]
     assert started == ["1@h1", "3@h1", "4@h1", "5@h1"]
     assert table.ended("1") == ["2@h1"]
+    for name in ("2", "3", "4", "5"):
+        table.ended(name)
+    assert (table.queues.shares.names, table.queues.shares.users) == ({}, {})
 
 
-@pytest.mark.parametrize("text", ["x", "x:", ":2", "x:0", "x:-1", "x:two"])
+@pytest.mark.parametrize("text", ["x", "x:", ":2", "x:0", "x:-1", "x:two", "x:2147483648"])
 def test_a_name_limit_that_cannot_be_read(text):
     with pytest.raises(ValueError, match="like fit-"):
         read_name_limits([text])
+    assert read_name_limits(["x:1", "a:b:2147483647"]) == (("x", 1), ("a:b", 2147483647))
 
 
 def test_nothing_is_remembered_of_whom_nothing_counts():

@@ -8,6 +8,7 @@ from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.why_waiting import (
+    _short,
     out_of_contact,
     silent_arrays,
     stuck_reason,
@@ -196,3 +197,24 @@ def test_of_many_hosts_four_are_named():
     for name in ("6", "7"):
         submit(life, name)
     assert reason(life, "6").endswith("on h1, h2, h3, h4 or 1 more")
+
+
+def test_a_head_lacks_something_only_where_each_host_with_slots_lacks_it():
+    life = table()
+    for name, gpus in (("h1", 1), ("h2", 1), ("h3", 0)):
+        facts = Facts(("linux",), (("gpu", 1, 0),) if gpus else ())
+        life.host_is(HostSlots(HostId(name), 2, facts=facts), 0.0, DICE)
+    gpu = {"needs": Needs((("gpu", 1),))}
+    servers = life.queues.servers[1]
+
+    def short(**more):
+        return [one.name for one in _short(QueuedJob(JobId("x"), **more), servers)]
+
+    assert short(**gpu) == []
+    submit(life, "1", only=HostId("h1"), **gpu)
+    assert short(**gpu) == []
+    submit(life, "2", only=HostId("h2"), **gpu)
+    assert short(**gpu) == ["h1", "h2"]
+    assert short() == []
+    submit(life, "3", only=HostId("h2"))
+    assert short(**gpu) == ["h1"]  # the other lacks slots as well

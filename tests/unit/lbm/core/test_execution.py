@@ -396,6 +396,15 @@ SCENARIOS = {
         (1, Started(RUNS), [ReportBegun(), *GENTLY]),
         (5.5, Tick(), [EndTree()]),
     ]),
+    "it is to end before it has started, which is no matter of time": (
+        replace(QUEUED, timeout_s=3.0), [
+        (0, Admitted(), [AskSlot()]),
+        (0, SlotGranted(), [Spawn(10.0)]),
+        (0.5, EndWanted(0), []),
+        (1, Started(RUNS), [ReportBegun(), *GENTLY]),
+        (4, Tick(), []),
+        (5.5, Tick(), [EndTree()]),
+    ]),
     "it is sent a TERM while it is being started": (replace(QUEUED, timeout_s=3.0), [
         (0, Admitted(), [AskSlot()]),
         (0, SlotGranted(), [Spawn(10.0)]),

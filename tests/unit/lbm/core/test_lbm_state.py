@@ -7,11 +7,19 @@ from hypothesis import strategies as st
 from lbd.errors import PeerError
 from lbd.lbm.core import jobs as state
 from lbd.lbm.core.jobs import Claims, Job, Jobs, LocalCap, Slots
-from lbd.model import HostId, JobId, JobState
+from lbd.lbm.core.resources import ResourcePool
+from lbd.model import NO_NEEDS, HostId, JobId, JobState, Needs
 
 
 def job(name, **more):
     return Job(JobId(name), (b"true",), "ann", HostId("h1"), HostId("h2"), submitted=1.0, **more)
+
+
+GPU, BOTH, DISK = (Needs(((name, n),)) for name, n in (("gpu", 1), ("gpu", 2), ("disk", 1)))
+
+
+def gpus(total):
+    return ResourcePool(("linux",), {"gpu": total, "disk": 9})
 
 
 class TestSlots:
@@ -175,6 +183,54 @@ class TestSlots:
         assert slots.take(JobId("nested"), beyond=True, slots=(1, 2))
         assert slots.used == 3
 
+    def test_room_is_made_for_known_users_who_have_less(self):
+        slots = Slots(total=4, max_waiting=10)
+        for name in "abcd":
+            assert slots.take(JobId(name), "ann")
+        found = {user: slots.has_room(user) for user in ("ann", "bob", "")}
+        assert found == {"ann": False, "bob": True, "": False}
+        assert not slots.take(JobId("e"), "ann")
+        assert not slots.take(JobId("e"), "")
+        assert slots.take(JobId("e"), "bob")
+
+    def test_a_job_that_gave_up_waiting_leaves_nothing(self):
+        slots = Slots(total=1, max_waiting=10, pool=gpus(1))
+        slots.take(JobId("a"))
+        slots.enqueue(JobId("wide"), "ann", width=2, needs=GPU)
+        assert slots.release(JobId("wide")) == []
+        assert (slots.wanted, slots.needs, slots.users) == ({}, {}, {"a": ""})
+
+    def test_several_slots_are_taken_only_with_all_that_is_needed_besides(self):
+        slots = Slots(total=4, max_waiting=10, pool=gpus(1))
+        assert slots.take_many(JobId("a"), "ann", 2, GPU)
+        assert not slots.take_many(JobId("b"), "ann", 2, GPU)
+        assert not slots.take_many(JobId("b"), "ann", 3)
+        assert slots.take_many(JobId("b"), "ann", 2)
+        assert slots.used == 4
+
+    @pytest.mark.parametrize(
+        ("waiting", "wants", "takes"),
+        [
+            ([], NO_NEEDS, True),
+            ([BOTH], NO_NEEDS, True),  # who waits would have no use for a slot
+            ([BOTH], GPU, False),  # but for the resource
+            ([BOTH], DISK, True),
+            ([BOTH, GPU], NO_NEEDS, True),  # the second goes behind the first
+            ([BOTH, GPU], DISK, True),
+            ([NO_NEEDS], NO_NEEDS, False),
+            ([BOTH, NO_NEEDS], NO_NEEDS, False),
+            ([BOTH, NO_NEEDS], DISK, False),
+            ([BOTH, DISK], NO_NEEDS, False),
+        ],
+    )
+    def test_who_waits_is_passed_only_by_who_wants_nothing_of_that(self, waiting, wants, takes):
+        """One GPU of two is taken, and so is one slot of three. Slots are free."""
+        slots = Slots(total=3, max_waiting=10, pool=gpus(2))
+        assert slots.take(JobId("first"), needs=GPU)
+        for number, needs in enumerate(waiting):
+            slots.enqueue(JobId(f"w{number}"), needs=needs)
+        assert slots.take(JobId("new"), needs=wants) is takes
+
     def test_the_owner_changes_his_mind(self):
         slots = Slots(total=1, beyond=0, max_waiting=10)
         slots.take(JobId("a"))
@@ -331,3 +387,12 @@ class TestEndsOfJobs:
         jobs.end(JobId("h1-1"), state, 2.0, 143)
         assert jobs.ended[0].state is shown
         assert (jobs.ended[0].reason == "killed by ann") is (shown is JobState.CANCELLED)
+
+
+def test_a_job_that_waits_again_is_as_if_it_had_not_begun():
+    one = job("7", pid=0)
+    one.start(HostId("h3"), "lowest", 5.0)
+    one.pid = 42
+    one.waits_again("h3 was lost")
+    assert (one.state, one.host, one.pid, one.started) == (JobState.PENDING, "", 0, None)
+    assert one.reason == "h3 was lost"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.lbm.core.learnt_commands import Book, generation_of, read_lists, read_row
-from lbd.policy.eligibility import FIRST_PAUSE_RUNS, SURE_RUNS, Lists
+from lbd.policy.eligibility import FIRST_PAUSE_RUNS, SURE_RUNS, Estimate, Lists
 from lbd.text.needs import AMOUNT_MAX
 
 ANN, BOB = 1001, 1002
@@ -85,6 +85,7 @@ def test_a_run_cut_short_counts_only_upwards():
     assert reason(b, ANN, "fit") == "new"
     assert b.measured(ANN, "fit", 10.0, NOW, whole=False)
     assert not b.measured(ANN, "fit", 1.0, NOW, whole=False)
+    assert not b.measured(ANN, "fit", 10.0, NOW, whole=False)
     assert b.peek(ANN).commands["fit"].estimate.mean_s == 10.0
 
 
@@ -175,6 +176,9 @@ def test_what_is_stored_is_what_is_read(runs):
 DAMAGED = [
     "x", [], {}, {"format": 2}, {"format": 1, "users": []}, {"format": 1, "users": {"x": {}}},
     {"format": 1, "users": {"x": {"commands": []}}},
+    {"format": 1}, {"users": {}}, *({"format": 1, "users": {"1": entry}} for entry in (
+        [], {}, {"commands": "cc"}, {"commands": {"cc": 1}}
+    )),
     *({"format": 1, "users": {"1": {"commands": [row]}}} for row in (
         "cc", [], [1], ["cc"], ["cc", 1], ["cc", 1, 1], ["cc", -1, 1, 1, 1], ["cc", 1, 0, 1, 1],
         ["cc", "1", 1, 1, 1], ["cc", True, 1, 1, 1], ["cc", float("nan"), 1, 1, 1],
@@ -190,6 +194,46 @@ DAMAGED = [
 def test_a_damaged_file_is_refused(stored):
     with pytest.raises(ValueError, match=r"\w"):
         book().read(stored)
+
+
+def test_what_an_earlier_release_has_stored_is_read():
+    b = book()
+    b.read({"format": 1, "users": {str(ANN): {"commands": [["fit", 1.5, 2, 1.0, 1.0, 2.0]]}}})
+    assert b.peek(ANN).commands["fit"].estimate == Estimate(1.5, 2, 1.0, (1.0, 2.0))
+
+
+def test_who_was_asked_for_lately_is_not_forgotten():
+    b = book(max_commands=10)
+    for number in range(10):
+        run_measured(b, ANN, f"c{number}", 1.0)
+    run_measured(b, ANN, "c0", 1.0)
+    run_measured(b, ANN, "new", 1.0)
+    assert sorted(b.peek(ANN).commands) == ["c0", *(f"c{n}" for n in range(2, 10)), "new"]
+
+
+def test_lists_are_news_once():
+    b, lists = book(), Lists(("cc",))
+    assert [b.set_lists(ANN, one) for one in (lists, lists, Lists())] == [True, False, True]
+
+
+def test_of_a_command_that_has_not_ended_nothing_is_stored():
+    b = book()
+    b.begun_here(ANN, "fit", measured=True)
+    b.took(ANN, "fit", 5 << 30)
+    (stored,) = b.to_json()["users"].values()
+    assert (stored["commands"], stored["peaks"]) == ([], {})
+
+
+def test_a_list_for_some_of_its_kinds_keeps_a_short_one_asked_about():
+    b = book()
+    for _ in range(SURE_RUNS):
+        run_measured(b, ANN, "wc", 0.001)
+        run_measured(b, BOB, "wc", 0.001)
+    b.set_lists(ANN, Lists(always=("wc -l",)))
+    assert "wc" not in b.shimless(ANN, NOW)
+    assert "wc" in b.shimless(BOB, NOW)
+    b.set_lists(ANN, Lists(features=("wc -l: +big",)))
+    assert "wc" not in b.shimless(ANN, NOW)
 
 
 def test_lists_as_a_client_sends_them():

@@ -38,6 +38,15 @@ def test_what_is_not_held_is_not_renewed():
     assert leases.until_s == {}
 
 
+def test_what_was_let_go_is_not_renewed():
+    leases = Leases()
+    leases.take(KEY, leases.heartbeat(1.0), 10.0, 1.0)
+    leases.drop(KEY)
+    leases.drop(KEY)
+    leases.renew(leases.heartbeat(2.0), [KEY], 10.0, 2.0)
+    assert leases.until_s == {}
+
+
 def test_only_the_last_beats_are_remembered():
     leases = Leases()
     first = leases.heartbeat(0.0)

@@ -119,3 +119,13 @@ SLOTS = {
 def test_several_slots(life):
     demands, *steps = life
     Life(**demands).goes(*steps)
+
+
+def test_from_the_start_only_what_its_user_excluded_and_what_it_lacks_is_left_out():
+    search = Life(excluded=frozenset({H1})).journey.search
+    search.excluded.add(H2)
+    search.full.add(H3)
+    search.tries = 2
+    search.refusals.append(e.Refused("full", full=True))
+    search.again()
+    assert (search.left_over, search.tries, search.refusals) == ({H1}, 0, [])

@@ -304,6 +304,29 @@ def test_an_owner_who_came_and_went_at_once_is_kept_too():
     assert list(made.history.stays_s) == [0.0]
 
 
+def test_a_look_says_whether_a_step_has_passed():
+    made, looks = book(), [0.0, 1.0, STEP_S - 1.0, STEP_S, STEP_S + 1.0, 2 * STEP_S]
+    passed = [made.look(False, NOON_S + at_s, 0) for at_s in looks]
+    assert passed == [True, False, False, True, False, True]
+
+
+def test_who_was_here_before_a_restart_and_is_gone_after_it_has_come_newly():
+    (made, now_s), again = lived([300.0]), book()
+    again.read(made.to_json(now_s + 100.0), now_s + 101.0)
+    again.look(False, now_s + 102.0, 0)
+    again.look(True, now_s + 110.0, 0)
+    assert again.since_s == now_s + 110.0
+
+
+def test_what_stood_still_when_the_owner_was_no_longer_looked_for_is_forgotten():
+    made, now_s = lived([300.0])
+    made.verdict(standing(), rules(), now_s, 0, clock)
+    made.unwatched()
+    for is_here, after_s in ((True, 1000.0), (False, 2000.0)):
+        made.look(is_here, now_s + after_s, 0)
+    assert not made.interruptions
+
+
 def test_it_outlives_its_daemon():
     made, now_s = lived([300.0, 200.0] * 10)
     made.verdict(standing(), rules(), now_s, 0, clock)
@@ -353,8 +376,10 @@ ZERO = [[0, 0, 0, 0]] * 168
         {"hours": [*ZERO[1:], [1.5, 0, 0, 0]]},
         {"hours": "none"},
         {"stays_s": [-1.0]},
-        {"stays_s": [True]},
+        {"stays_s": [1.0, True]},
         {"stays_s": [math.inf]},
+        {"stays_s": 5},
+        {"interruptions": [[1, -2, 3, None]]},
         {"interruptions": [[1, 2]]},
         {"interruptions": [[1, 2, 3, "soon"]]},
         {"interruptions": {}},

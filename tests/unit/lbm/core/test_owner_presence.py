@@ -17,6 +17,21 @@ def test_nobody_is_watched_for_by_default():
     assert presence().why == ""
 
 
+@pytest.mark.parametrize(
+    ("config", "watched", "asks"),
+    [
+        ({}, False, False),
+        ({"owner_load": 0.5}, True, False),
+        ({"owner_idle_s": 60.0}, True, True),
+        ({"owner_idle_s": 60.0, "owner_load": 0.5}, True, True),
+    ],
+)
+def test_what_is_looked_at_is_what_a_rule_is_about(config, watched, asks):
+    """Terminals are looked at only where their use counts."""
+    owner = presence(**config)
+    assert (owner.is_watched, owner.asks_for_input) == (watched, asks)
+
+
 @pytest.mark.parametrize(("idle_s", "back"), [(0.0, True), (299.0, True), (300.0, False)])
 def test_a_terminal_used_lately(idle_s, back):
     owner = presence(owner_idle_s=300.0)
@@ -54,3 +69,13 @@ def test_what_becomes_of_commands(kind, at_once, after_grace):
     assert owner.treatment(15.0) is after_grace
     owner.tick(Seen(60.0, "pts/3", 0.0), 66.0)
     assert owner.treatment(66.0) is Treatment.NONE
+
+
+def test_other_rules_count_from_the_next_look_on():
+    owner = presence()
+    owner.tick(Seen(1.0, "pts/3", 0.0), 1.0)
+    assert (owner.is_watched, owner.why) == (False, "")
+    owner.change(AdmissionConfig(owner_idle_s=60.0))
+    owner.tick(Seen(1.0, "pts/3", 0.0), 2.0)
+    assert owner.is_watched
+    assert "pts/3" in owner.why

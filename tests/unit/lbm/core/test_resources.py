@@ -10,7 +10,7 @@ from lbd.lbm.core.jobs import Slots
 from lbd.lbm.core.resources import Grant, Granted, ResourcePool, variables
 from lbd.lbm.core.wait_for_room import SlotLine
 from lbd.lim.core.messages import Sample
-from lbd.model import HostId, JobId, Needs
+from lbd.model import Facts, HostId, JobId, Needs
 from lbd.net import convert
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.testing.builders import vector
@@ -216,3 +216,15 @@ def test_no_index_is_given_twice_or_when_it_is_gone_however_totals_change(seed):
 
 def test_what_nobody_has_is_reported_as_unused():
     assert slots().pool.facts().resources == (("gpu", 2, 0), ("scratch", 100 << 30, 0))
+
+
+def test_what_there_is_changes_and_what_others_have_is_left_out_for_whom_it_is_asked():
+    pool, gpu = ResourcePool(("linux",), {"gpu": 2}, 100), Needs((("gpu", 1),), memory_bytes=60)
+    for name in ("a", "b"):
+        assert pool.take(JobId(name), Needs((("gpu", 1),), memory_bytes=30))
+    assert pool.facts() == Facts(("linux",), (("gpu", 2, 2),), 100, 60)
+    assert pool.facts([JobId("a")]) == Facts(("linux",), (("gpu", 2, 1),), 100, 30)
+    assert pool.facts() == Facts(("linux",), (("gpu", 2, 2),), 100, 60)
+    pool.become(ResourcePool(("linux", "big"), {"gpu": 3}, 200))
+    assert pool.facts() == Facts(("linux", "big"), (("gpu", 3, 2),), 200, 60)
+    assert pool.unmet(gpu) is None

@@ -1,5 +1,6 @@
 """Where a command that stands still could go that needs more of a host than slots."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -39,6 +40,15 @@ def test_how_many_commands_a_host_has_room_for():
     assert not elsewhere.beside(H1, 1, GPU)
     elsewhere.facts = [{H1: gpus(4)}, {}]  # at one look it did not say what it has
     assert (elsewhere.takes(H1, 1, GPU), elsewhere.takes(H1, 1, NO_NEEDS)) == (0, 7)
+    elsewhere.facts = ()  # it was not asked
+    assert (elsewhere.takes(H1, 1, GPU), elsewhere.takes(H1, 1, NO_NEEDS)) == (0, 7)
+
+
+def test_where_no_host_takes_anything_none_takes_what_needs_more():
+    elsewhere = RoomElsewhere(False, {H1: 7}, [{H1: gpus(4)}])
+    assert not elsewhere.beside(HostId("h2"), 1, GPU)
+    assert not elsewhere.beside(HostId("h2"), 1, NO_NEEDS)
+    assert replace(elsewhere, others_free=True).beside(HostId("h2"), 1, GPU)
 
 
 @pytest.mark.parametrize(

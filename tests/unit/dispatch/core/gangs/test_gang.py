@@ -32,6 +32,15 @@ def test_all_are_held_with_the_hosts_of_all_and_released_once_all_are_ready():
     assert released == [Release(one.job, 1, one.host) for one in begins]
 
 
+def test_its_hosts_are_named_in_the_order_of_its_tasks():
+    table = Table(hosts=())
+    for name, load in ((H1, 0.3), (H2, 0.2), (H3, 0.1)):
+        table.host(name, 1, load=load)
+    begins = table.gang(3)
+    assert sorted((one.job, one.host) for one in begins) == [("1", H3), ("2", H2), ("3", H1)]
+    assert {one.gang_hosts for one in begins} == {(H3, H2, H1)}
+
+
 def test_a_host_that_begins_unasked_begins_nobody_elses():
     table = Table()
     begins = table.gang(3)
@@ -324,10 +333,17 @@ def test_who_takes_over_begins_again_what_was_never_together(phase):
 
 def test_of_a_gang_that_has_ended_nothing_is_kept():
     table = Table()
-    begins = table.running(3)
+    (first,) = table.submit(slots=2)
+    assert table.gang(6) == []  # it has its turn, and waits
+    begins = of_kind(Begin, table.ended(first))
+    assert len(begins) == 6
+    for begin in begins:
+        table.ready(begin)
     assert of_kind(Release, table.begun(begins[0])) == []  # it is released already
     for begin in begins:
         table.ended(begin)
     assert table.life.gangs._gangs == {}
+    room = table.life.queues.gangs
+    assert (room.tasks, room.parked, dict(room._counts)) == ({}, [], {})
     (alone,) = table.submit()
     assert table.ready(alone) == []

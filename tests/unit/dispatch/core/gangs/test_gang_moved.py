@@ -77,3 +77,19 @@ def test_a_new_dispatcher_first_hears_from_all_hosts_what_was_shown():
     table.still(table.running(2)[0], GANG_MOVES)
     table.now_s = 11.0
     assert len(of_kind(Signal, table.life.tick(*table.when))) == 2
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted", "stays"),
+    [(1, GANG_MOVES, False), (1, "", False), (1, GANG_SHOWN, False),
+     (0, GANG_MOVES, False), (2, GANG_MOVES, True)],
+)  # fmt: skip
+def test_what_its_host_says_is_said_of_one_that_stands_still(size, wanted, stays):
+    """`size`: 0: of no gang; 2: of one that may not restart."""
+    table = Table()
+    begins = table.running(2, may_restart=size != 2) if size else table.submit()
+    if not size:
+        table.begun(begins[0])
+    table.still(begins[0], wanted)
+    said = f"{begins[0].host}'s owner has been back since 14:02"
+    assert table.life.jobs[begins[0].job].reason == f"{said}; {STAYS if stays else 'moves'}"

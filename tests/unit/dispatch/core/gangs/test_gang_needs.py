@@ -1,7 +1,11 @@
 """Gangs whose tasks need more of their hosts than slots."""
 
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.gangs.gang_room import assigned
 from lbd.dispatch.core.records import Begin
-from lbd.model import Facts, Needs
+from lbd.dispatch.core.registry import Entry
+from lbd.model import Facts, JobId, Needs
+from tests.unit.dispatch.core.test_queues import Table as Queue
 from tests.unit.dispatch.gangs import H1, H2, H3, Table, of_kind
 
 GPU = Needs((("gpu", 1),))
@@ -119,3 +123,20 @@ def test_who_does_not_need_what_is_kept_by_the_time_it_begins_may_stay_longer():
     table.submit(needs=Needs((("gpu", 3),)), limit_s=50.0)
     assert table.gang(1, needs=BOTH) == []
     assert len(table.submit(needs=GPU)) == 1  # at 50 four are free: two kept, two left
+
+
+def test_who_has_the_least_choice_chooses_first():
+    queue = Queue()
+    for name in ("h1", "h2", "h3"):
+        queue.host(name, 1)
+    places = [(server, 1) for server in queue.queues.servers[1]]
+
+    def found(*barred):
+        jobs = [QueuedJob(JobId(str(n)), barred=frozenset(b)) for n, b in enumerate(barred)]
+        placed = assigned([Entry(job, n, 0.0, 1) for n, job in enumerate(jobs)], places)
+        return placed and [placed[job.id].name for job in jobs]
+
+    assert found((), ()) == ["h1", "h2"]
+    assert found((), (H2, H3)) == ["h2", "h1"]
+    assert found((), (H3,), (H2, H3)) == ["h3", "h2", "h1"]
+    assert found((), (), (), ()) is None

@@ -4,10 +4,17 @@ from random import Random
 
 import pytest
 
+from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.forecast import Forecast
-from lbd.dispatch.core.gangs.gang_room import PARKED_OF_HOST, PARKED_OF_USER
+from lbd.dispatch.core.gangs.gang_room import (
+    PARKED_OF_HOST,
+    PARKED_OF_USER,
+    Drain,
+    GangRoom,
+)
 from lbd.dispatch.core.records import Begin
-from lbd.dispatch.core.shares import Rules
+from lbd.dispatch.core.registry import Entry
+from lbd.dispatch.core.shares import Rules, Shares
 from lbd.model import JobId
 from tests.unit.dispatch.gangs import H1, H2, H3, LOST, OK, Table, of_kind
 
@@ -76,6 +83,9 @@ def test_a_drain_ends_and_the_next_one_lasts_twice_as_long():
     table.now_s = 10.0
     (passes,) = table.life.tick(*table.when)
     assert table.why(2).endswith("; 0 are free; lets other jobs pass until 20")
+    table.submit(slots=2)
+    assert table.why(5) == "next, as soon as 2 slots are free at once on h1"  # none are kept
+    table.life.kill(JobId("5"), 0, *table.when)
     table.now_s = 20.0
     assert table.life.tick(*table.when) == []
     assert table.why(2).endswith("; other jobs wait for it on h1 from 20 until 40")
@@ -83,6 +93,15 @@ def test_a_drain_ends_and_the_next_one_lasts_twice_as_long():
     table.now_s = 39.0
     assert table.submit() == []
     assert len(of_kind(Begin, table.ended(first))) == 2
+
+
+@pytest.mark.parametrize(
+    ("keeps", "now_s", "is_over"),
+    [(True, 10.0, False), (True, 19.9, False), (True, 20.0, True),
+     (False, 9.9, False), (False, 10.0, True)],
+)  # fmt: skip
+def test_a_drain_is_over_once_others_have_passed_for_as_long(keeps, now_s, is_over):
+    assert Drain(0.0, 10.0, 10.0, keeps).is_over(now_s) is is_over
 
 
 def passing(table, until_s, begun=()):
@@ -209,12 +228,13 @@ def test_a_smaller_gang_begins_beside_one_that_waits():
     assert len(table.gang(2, limit_s=40.0)) == 2
 
 
-def test_a_higher_priority_passes():
-    table = Table(hosts=(H1,), rules=Rules(priorities=True), gang_drain_s=100.0)
+@pytest.mark.parametrize("priorities", [True, False])
+def test_a_higher_priority_passes_where_priorities_count(priorities):
+    table = Table(hosts=(H1,), rules=Rules(priorities=priorities), gang_drain_s=100.0)
     table.submit()
     assert table.gang(2) == []
     assert table.submit() == []
-    assert len(table.submit(priority=1)) == 1
+    assert len(table.submit(priority=1)) == priorities
 
 
 def test_a_gang_that_its_user_may_not_have_now_keeps_nothing():
@@ -327,3 +347,39 @@ def test_whatever_happens_gangs_begin_whole_and_everybody_begins_at_last(seed):
     assert (queues.gangs.parked, queues.gangs.tasks, queues.aside) == ([], {}, {})
     assert len(queues.registry) == 0
     assert all(waiting.jobs == 0 for waiting in queues.lines.values())
+
+
+def test_drains_that_came_to_nothing_are_remembered_of_so_many_users(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.gangs.gang_room.USERS_KNOWN", 2)
+    room = GangRoom(Shares(Rules()))
+    for number, user in enumerate("abc", 1):
+        job = QueuedJob(JobId(user), user=user, array=number, gang=1)
+        room.park(Entry(job, number, 0.0, 1))
+        room.parked[0].drain = Drain(0.0, 10.0, 10.0)
+        room.unpark(number)
+    assert list(room._given_up) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("size", "slots", "ends_s", "kept", "left"),
+    [
+        # h1: one slot until 50; h2: one until 50, one until 80; h3: nobody knows until when
+        (2, 1, 50.0, {"h1": 2}, {"h1": 0}),
+        (3, 1, 50.0, {"h1": 2, "h2": 1}, {"h1": 0, "h2": 0}),
+        (4, 1, 80.0, {"h1": 2, "h2": 2}, {"h1": 0, "h2": 0}),
+        (5, 1, 100.0, {"h1": 2, "h2": 2, "h3": 1}, {"h1": 0, "h2": 0, "h3": -1}),
+        (1, 2, 50.0, {"h1": 2}, {"h1": 0}),
+        (2, 2, 80.0, {"h1": 2, "h2": 2}, {"h1": 0, "h2": 0}),
+        (3, 2, 100.0, {"h1": 2, "h2": 2, "h3": 2}, {"h1": 0, "h2": 0, "h3": -2}),
+    ],
+)
+def test_which_slots_are_kept_and_until_when(size, slots, ends_s, kept, left):
+    """Those that are free or come back first; what nobody knows of, at the end of the drain."""
+    table = Table(hosts=(H1, H2, H3), gang_drain_s=100.0)
+    for host, limits_s in ((H1, (50.0,)), (H2, (50.0, 80.0)), (H3, (0.0, 0.0))):
+        for limit_s in limits_s:
+            assert len(table.submit(only=host, limit_s=limit_s)) == 1
+    table.submit(only=H1, limit_s=50.0)
+    assert table.gang(size, slots=slots) == []
+    plan = table.life.queues.plan
+    assert (plan.ends_s, plan.kept, plan.left) == (ends_s, kept, left)

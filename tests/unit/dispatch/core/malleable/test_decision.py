@@ -267,6 +267,10 @@ def test_memory_is_bounded_and_takes_no_nonsense():
         seen.ended("ann", str(n), 1, 5.0)
     assert seen.of("ann", "0", 4, 50.0).work_s == 50.0
     assert seen.of("ann", str(COMMANDS_KNOWN), 4, 50.0).work_s == 5.0
+    assert seen.of("ann", "5", 4, 50.0).work_s == 5.0
+    seen.ended("ann", "5", 1, 5.0)  # the oldest that is known, which ran just now
+    seen.ended("ann", "new", 1, 5.0)
+    assert [seen.of("ann", name, 4, 50.0).work_s for name in "56"] == [5.0, 50.0]
     for n in range(RUNS_KNOWN):
         seen.ended("ann", "7", 1, float(n + 1))
     seen.ended("ann", "7", 0, 5.0)

@@ -344,3 +344,18 @@ def test_a_head_that_leaves_its_line_is_no_head_any_more():
     table.ended("a")
     assert table.hold("a") is None
     assert table.queues.heads.due(1e9) == []
+
+
+def test_one_that_passes_a_head_that_holds_out_is_not_taken_for_it():
+    table = Table("heur", rules=Rules(priorities=True))
+    table.host("h1")
+    table.arrive("first", slots=3)
+    assert table.arrive("a", **WIDE) == []
+    assert table.arrive("b", priority=1, **WIDE | {"speedup": (1.0, 0.0)}) == ["b@h1:1"]
+
+
+def test_by_default_no_head_is_asked():
+    job = QueuedJob(JobId("a"), **WIDE)
+    assert not Queues(make("fcfs", ())).heads.decides(job)
+    assert Table("pred").queues.heads.decides(job)
+    assert not Table("pred").queues.heads.decides(job._replace(slots=4))

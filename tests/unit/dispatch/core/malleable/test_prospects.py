@@ -9,8 +9,16 @@ from lbd.config.dispatch import STRATEGIES
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.malleable.decision import FreeSlots, KnownSpeedup
-from lbd.dispatch.core.malleable.prospects import ROWS, Situation, answer, inside, shown
-from lbd.model import NO_NEEDS, HostId, JobId
+from lbd.dispatch.core.malleable.prospects import (
+    ROWS,
+    Situation,
+    answer,
+    begins,
+    inside,
+    shown,
+    within,
+)
+from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
 from lbd.theory.calibration import Correction
 from lbd.theory.free_slots import interval_90_s
 from lbd.theory.queue_time import Releases, UniformLog
@@ -183,3 +191,38 @@ def test_of_many_numbers_of_slots_some_are_shown(most, rows, last):
 def test_of_a_fixed_number_of_slots_every_strategy_takes_it():
     found = answer(situation(room(2)), 2, 2, LINEAR)
     assert found.picks == dict.fromkeys((one.upper() for one in STRATEGIES), 2)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_it_begins_on_the_host_that_has_the_slots_first(order):
+    soon, late = room(1, (1.0, 3)), room(1, (500.0, 3), name="h2")
+    wait_s, host = begins(situation(*(soon, late)[::order]), 1, 3)
+    assert (wait_s, host) == (soon.releases.combined_s(2), soon)
+    assert wait_s < late.releases.combined_s(2)
+
+
+def test_a_host_without_what_a_job_needs_has_no_slot_for_it():
+    table = Table("pred", lives_s=SHORT_LIVES_S)
+    table.host("h1", 4, facts=Facts(("linux",), (("gpu", 1, 0),)))
+    gpu = Needs((("gpu", 1),))
+    table.arrive("first", needs=gpu)
+    job = QueuedJob(JobId(""), 1, slots_most=3, needs=gpu)
+    now, _ = Forecast(table.queues).situation(job, NONE, 10.0)
+    assert [(one.free, one.total) for one in now.rooms] == [(0, 1)]
+    now, _ = Forecast(table.queues).situation(job._replace(needs=NO_NEEDS), NONE, 10.0)
+    assert [(one.free, one.total) for one in now.rooms] == [(3, 4)]
+
+
+def test_more_slots_than_are_held_come_back_in_as_many_turns():
+    held = Releases.of([(5.0, 3), (50.0, 1)], LIVES)
+    for needed, of, turns in ((0, 1, 1.0), (2, 2, 1.0), (4, 4, 1.0), (6, 4, 1.5), (8, 4, 2.0)):
+        low_s, high_s = interval_90_s(of, held)
+        assert within(needed, held) == pytest.approx((low_s * turns, high_s * turns))
+    assert within(1, None) is None
+    assert within(1, Releases.of([], LIVES)) is None
+
+
+def test_where_there_is_no_host_there_is_no_slot():
+    assert (situation().free, situation().most) == (0, 0)
+    now = situation(room(2, (5.0, 6)), room(3))
+    assert (now.free, now.most) == (3, 8)

@@ -11,8 +11,9 @@ from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.core.targets.arrays import SURE, Targets, before_deadline_s
-from lbd.dispatch.core.targets.task_times import Earlier, TaskTimes, earlier
+from lbd.dispatch.core.targets.task_times import AGES_MAX, Earlier, TaskTimes, earlier
 from lbd.model import HostId, JobId
+from lbd.text.units import show_duration
 from lbd.theory.batch_end import quantile_s
 from lbd.theory.target_time import STEERED, Batch, TaskMean, harmonic, mean_left_s
 from tests.unit.dispatch.core.test_cutoffs import row
@@ -184,6 +185,18 @@ def test_of_a_target_that_cannot_be_met_one_line_is_said():
     assert line.startswith("the target (in 30s) cannot be met with ")
     assert " tasks at once: expected to end in " in line
     assert "\n" not in line
+    table = Table()
+    table.queues.host_gone(HostId("h1"), 0.0, table.rng)
+    table.array(3, 64, 30.0)
+    assert table.queues.targets.remark(3, 0.0) == ""  # nobody knows what there will be
+
+
+def test_how_late_it_will_be_is_said():
+    table = Table()
+    table.array(1, 64, 30.0)
+    found = table.standing(1001)
+    late_s = found.end.mean_s - 30.0
+    assert f"it will end {show_duration(late_s)} late on average" in found.why
 
 
 def test_a_deadline_is_aimed_at_with_a_margin_for_the_drain():
@@ -359,6 +372,9 @@ def test_of_tasks_that_differ_much_the_drain_and_the_ages_count():
     assert times.drain(4) > harmonic(4)
     assert times.beyond_means([50.0, 50.0], 3.0) > 10
     assert times.beyond_means([], 3.0) == 0
+    assert times.beyond_means([500.0, 500.0], 10.0) == 2 * 50 - 2  # older than all: as long again
+    assert times.beyond_means([500.0] * AGES_MAX, 500.0) == 0
+    assert times.beyond_means([500.0] * (AGES_MAX + 1), 1.0) == 0
     assert TaskTimes().beyond_means([50.0], 3.0) == 0
     equal = TaskTimes()
     equal.add([7.0] * 10)

@@ -1,10 +1,14 @@
 """What arrays with a target get: alone, several together, and where it cannot be done."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
+from lbd.dispatch.core.discipline import QueuedJob, Target
+from lbd.dispatch.core.targets.arrays import TargetArray, Targets
 from lbd.dispatch.core.targets.plan import ArrayOutlook, late_s, needed, share, unknown_mean
+from lbd.model import JobId
 from lbd.theory.target_time import Batch, End, TaskMean, mean_left_s
 
 KNOWN = 1e12  # tasks: a mean that is sure
@@ -86,3 +90,62 @@ def test_with_fewer_slots_than_arrays_the_latest_go_first():
 def test_what_is_late_whatever_it_gets_takes_no_more_slots_than_it_has_tasks():
     arrays = {"last": array(1, -500.0), "long": array(100, 50.0)}
     assert share(arrays, 8, 0.0) == {"last": 1, "long": 7}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_more_slots_are_given_than_there_are_whatever_the_widths(seed):
+    rng = Random(seed)
+    slots, widths = rng.randint(1, 20), {name: rng.randint(1, 5) for name in "abc"}
+    arrays = {name: array(rng.randint(1, 40), rng.uniform(20, 500)) for name in "abc"}
+    given = share(arrays, slots, 0.0, widths)
+    needs = {n: needed(one, slots // widths[n], 0.0) for n, one in arrays.items()}
+    if sum(needs[name] * widths[name] for name in "abc") > slots:
+        used = sum(given[name] * widths[name] for name in "abc")
+        assert used <= slots
+        short = [widths[name] for name in "abc" if given[name] < needs[name]]
+        assert min(short, default=99) > slots - used  # nor is one left that somebody could use
+
+
+FIRST = 1000, 4, 0.0  # planned for so many tasks and slots, at that time; the target is at 100 s
+
+
+@pytest.mark.parametrize(
+    ("left", "most", "running", "now_s", "is_steered", "may"),
+    [
+        (1000, 4, 0, 0.0, False, False),
+        (990, 4, 0, 0.0, False, False),
+        (989, 4, 0, 0.0, False, True),
+        (1011, 4, 2, 0.0, False, True),
+        (1000, 5, 0, 0.0, False, True),
+        (1000, 3, 2, 0.0, False, True),
+        (1000, 4, 0, 1.0, False, False),
+        (1000, 4, 0, 1.1, False, True),
+        (1000, 4, 2, 1.1, False, False),  # time alone changes nothing while some run
+        (500, 5, 2, 50.0, True, False),  # one step at a time
+        (500, 4, 0, 50.0, True, True),
+    ],
+)
+def test_when_an_array_is_planned_again(left, most, running, now_s, is_steered, may):
+    batch = replace(array(left, 100.0), waiting=left - running, running=running)
+    planned = TargetArray(QueuedJob(JobId("1")), 100.0, batch, most=most, is_steered=is_steered)
+    planned.planned = FIRST
+    assert planned.may_plan(now_s) is may
+
+
+def test_so_many_arrays_with_targets_are_let_in_of_a_user_and_of_a_host(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.targets.arrays.ARRAYS_OF_USER", 2)
+    monkeypatch.setattr("lbd.dispatch.core.targets.arrays.ARRAYS_OF_HOST", 3)
+    targets = Targets(lambda _: 4)
+
+    def may_come(user, origin):
+        return not targets.why_not(user, origin)
+
+    for number, user in enumerate(("ann", "ann", "bob"), 1):
+        assert may_come(user, "h1")
+        targets.came(
+            QueuedJob(JobId("1"), array=number, target=Target(9.0), user=user, origin="h1")
+        )
+    found = {(user, host): may_come(user, host) for user in ("ann", "bob") for host in ("h1", "h2")}
+    assert found == {
+        ("ann", "h1"): False, ("ann", "h2"): False, ("bob", "h1"): False, ("bob", "h2"): True
+    }  # fmt: skip
