@@ -1,13 +1,18 @@
 """How one more daemon is started on this host: as those that run were started."""
 
+import contextlib
 import os
 import pwd
+import socket
+import struct
 from pathlib import Path
 
 from lbd.console.daemons import Daemons
 
 LIM_UNIT = "lbd-lim.service"
 UNIT = "systemctl enable --now lbd-metrics"
+CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+ANSWER_S = 1.0
 
 
 def start_of_metrics(daemons: Daemons) -> str:
@@ -17,7 +22,7 @@ def start_of_metrics(daemons: Daemons) -> str:
         uid = lim.stat().st_uid
     except OSError:
         return f"lbd up, or {UNIT}"
-    if is_of_unit(pid_in(lim.with_suffix(".pid")), LIM_UNIT):
+    if is_of_unit(pid_behind(lim), LIM_UNIT):
         return UNIT
     command = "lbd metrics" if uid == os.geteuid() else f"runuser -u {name_of(uid)} -- lbd metrics"
     return f"{command}; `lbd up` does so, too, when it is started the next time"
@@ -36,6 +41,17 @@ def is_of_unit(pid: int, unit: str) -> bool:
         return Path(f"/proc/{pid}/cgroup").read_text("utf-8").strip().endswith(f"/{unit}")
     except OSError:
         return False
+
+
+def pid_behind(path: Path) -> int:
+    """Of the process that listens there; 0 if none does. Its pid file may not be ours to read."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(ANSWER_S)
+        asking.connect(str(path))
+        credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        pid: int = CREDENTIALS.unpack(credentials)[0]
+        return pid
+    return 0
 
 
 def pid_in(file: Path) -> int:

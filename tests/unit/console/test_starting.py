@@ -1,6 +1,7 @@
 """What is said of how one more daemon is started."""
 
 import os
+import socket
 
 import pytest
 
@@ -30,6 +31,11 @@ def test_beside_daemons_of_an_account_it_is_started_as_that(daemons, monkeypatch
 
 
 def test_beside_units_of_systemd_it_is_one(daemons, tmp_path, monkeypatch):
-    (tmp_path / "lim.pid").write_text("17\n")
-    monkeypatch.setattr(starting, "is_of_unit", lambda *asked: asked == (17, "lbd-lim.service"))
-    assert start_of_metrics(daemons) == "systemctl enable --now lbd-metrics"
+    """Known by who listens: the pid file is for its owner alone."""
+    (tmp_path / "lim.sock").unlink()
+    ours = os.getpid(), "lbd-lim.service"
+    monkeypatch.setattr(starting, "is_of_unit", lambda *asked: asked == ours)
+    with socket.socket(socket.AF_UNIX) as lim:
+        lim.bind(str(tmp_path / "lim.sock"))
+        lim.listen()
+        assert start_of_metrics(daemons) == "systemctl enable --now lbd-metrics"
