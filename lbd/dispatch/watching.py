@@ -190,16 +190,16 @@ class Watching:
 
     async def _send_changes(self, host: str, watcher: Watcher, send: Send, turn: Turn) -> None:
         explained = len(watcher.ids) <= EXPLAINED_MAX
+        waits = False
         while watcher.open:
             watcher.rest()
-            waits = False
             while some := watcher.next_changed(PIECE_JOBS):
                 if len(watcher.ids) > PIECE_JOBS:
                     async with turn():
                         jobs = await self._jobs(some, watcher.ends_only, explained)
                 else:
                     jobs = await self._jobs(some, watcher.ends_only, explained)
-                waits = waits or any(job.state == "pending" for job in jobs)
+                waits = any(job.state == "pending" for job in jobs)
                 for job in jobs:
                     if job.state in ENDED_NAMES:
                         watcher.end(job.id)
