@@ -13,17 +13,20 @@ from pathlib import Path
 
 from lbd.cli.ctl.verb import Verb, asking
 from lbd.cli.program import Parser
+from lbd.config.cluster import overlaid
 from lbd.console.daemons import Daemons
 from lbd.console.output import print_json, put
 from lbd.console.starting import is_of_unit, pid_in
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lab.plan import MADE_BY
+from lbd.load.process_table import task_of
 from lbd.local.caller import caller_of
 from lbd.local.json_socket import Json, Refusal, ask, connected
 
 ALWAYS = ("lim", "lbm")
 DAEMONS = ("authority", *ALWAYS, "dispatcher", "metrics", "web")
 WEB_UNIT = "lbd-web.service"
+NOT_HERE = "the queue is not on this host now"
 RETURN_S = 30.0
 POLL_S = 0.05
 ANSWER_S = 5.0
@@ -48,9 +51,9 @@ def restart(daemons: Daemons, options: argparse.Namespace) -> int:
     done: dict[str, object] = {}
     for name in names:
         pid = restarted(daemons, name)
-        done[name] = pid
+        done[name] = pid or None
         if not options.json:
-            put(f"{name} was restarted, pid {pid}")
+            put(f"{name} was restarted, pid {pid}" if pid else f"{name} has ended: {NOT_HERE}")
     if options.json:
         print_json(done)
     return 0
@@ -93,7 +96,7 @@ def refuse_in_lab(config: Path) -> None:
 
 
 def restarted(daemons: Daemons, name: str) -> int:
-    """Returns the pid of the new daemon."""
+    """Returns the pid of the new daemon; 0 for a dispatcher that is to run here no more."""
     ask_status(daemons, name)  # that it runs
     old, uid = process_of(daemons, name)
     file = pid_file(daemons, name)
@@ -116,7 +119,20 @@ def restarted(daemons: Daemons, name: str) -> int:
         pid = process_of(daemons, name)[0]
         if pid not in (0, old) and answers(daemons, name):
             return pid
+        if name == "dispatcher" and has_ended(old) and not has_queue(daemons):
+            return 0
     raise Unavailable(f"{name} has made way and nobody starts another; `lbd up` or systemd would")
+
+
+def has_ended(pid: int) -> bool:
+    task = task_of(pid)
+    return task is None or task.has_ended
+
+
+def has_queue(daemons: Daemons) -> bool:
+    """Whether this host is to run the dispatcher."""
+    config = overlaid(daemons.config, daemons.saved())[0]
+    return config.host.name in config.dispatch.hosts
 
 
 def pid_file(daemons: Daemons, name: str) -> Path:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import threading
 
 import pytest
 
@@ -48,6 +50,21 @@ def test_what_runs_and_is_started_again_is_restarted(daemon, monkeypatch, capsys
     assert lbctl.main(["restart"]) == 0
     assert asked == ["lim", "lbm", "dispatcher", "metrics", "web"]
     assert lbctl.main(["restart", "keeper"]) == 2
+
+
+def test_a_dispatcher_that_is_to_run_here_no_more_ends_and_the_others_follow(daemon, capsys):
+    """After `lbctl queue disable` nobody starts it again; what comes after it was left out."""
+    server = daemon("lim", settings={"saved": {"dispatch.host": '""'}})
+    place = os.path.dirname(server.server_address)
+    daemon("dispatcher", status={})
+    with subprocess.Popen(["sleep", "60"]) as old:
+        reaping = threading.Thread(target=old.wait)  # as who started it does
+        reaping.start()
+        with open(os.path.join(place, "dispatcher.pid"), "w", encoding="ascii") as file:
+            file.write(str(old.pid))
+        assert lbctl.main(["restart", "dispatcher"]) == 0
+        reaping.join()
+    assert capsys.readouterr().out == "dispatcher has ended: the queue is not on this host now\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the authority is root's")
