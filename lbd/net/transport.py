@@ -14,7 +14,6 @@ Chosen options and why:
 """
 
 import asyncio
-import errno
 import hmac
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 import grpc
 import grpc.aio
 
-from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.errors import ConfigError, Unavailable
 from lbd.model import target_of
 from lbd.net import release as wire
 from lbd.net.connection_share import ConnectionShares
@@ -308,7 +307,7 @@ def bind(
     server_options: Options,
     skewed: Skewed = ignore,
 ) -> grpc.aio.Server:
-    """A server that has its port, to be started. Raises as `why_not_bound`."""
+    """A server that has its port, to be started. Raises ConfigError if it cannot have it."""
     own_name = dict(trust.metadata).get(HOST_HEADER, "")
     check = NeighbourCheck(own_name, HOST_HEADER, skewed, trust.caller)
     interceptors = [trust.interceptor(cuts), check]
@@ -319,22 +318,7 @@ def bind(
     except RuntimeError:
         bound = 0
     if bound == 0:
-        raise why_not_bound(address, port)
+        where = target_of(address, port)
+        raise ConfigError(f"cannot listen on {where}: in use, or not an address of this host")
     ConnectionShares(server, (address, bound), CONNECTIONS_MAX)
     return server
-
-
-def why_not_bound(address: str, port: int) -> LbdError:
-    """No fault of the configuration where another program has the port: it may let go of it, so it
-    is worth another try."""
-    said = f"cannot listen on {target_of(address, port)}"
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        socket.create_server((address, port), family=family).close()
-    except OSError as problem:
-        if problem.errno == errno.EADDRINUSE:
-            return Unavailable(
-                f"{said}: another program does; `ss -ltnp sport = {port}` says which"
-            )
-        return ConfigError(f"{said}: {problem.strerror}")
-    return Unavailable(f"{said}: another program did until now")

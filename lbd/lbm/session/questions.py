@@ -109,7 +109,8 @@ class Questions:
 
     async def _with_cpu(self, reply: Json, caller: Caller) -> Json:
         """A reply, where jobs in it run with what they have used so far."""
-        found = [reply.get("job"), *as_list(reply.get("jobs", []))]
+        listed = reply.get("jobs")  # of some replies that is how many
+        found = [reply.get("job"), *(listed if isinstance(listed, list) else ())]
         jobs = [one for one in found if isinstance(one, dict)]
         await self._cpu.add(jobs, Asker(user_name(caller.uid), caller.uid))
         return reply

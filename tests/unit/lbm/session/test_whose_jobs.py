@@ -11,6 +11,7 @@ from lbd.config.schema import Config, HostConfig
 from lbd.keeper.run_as import Asker
 from lbd.lbm.core.jobs import Job, Jobs
 from lbd.lbm.owner.accounts import user_name
+from lbd.lbm.session.cpu_of_jobs import CpuOfJobs
 from lbd.lbm.session.cpu_used import CpuUsed
 from lbd.lbm.session.questions import Questions
 from lbd.lbm.session.queue_questions import QueueAnswers
@@ -136,7 +137,7 @@ async def test_of_a_hosts_own_commands_the_same_are_told(users, request_of, seen
 
 def answering(jobs, of):
     questions = object.__new__(Questions)
-    questions._cpu = SimpleNamespace(here=CpuUsed((), {}))
+    questions._cpu = CpuOfJobs("h1", CpuUsed((), {}), lambda: None)
     questions._host = SimpleNamespace(jobs=jobs, config=of)
     questions._home = SimpleNamespace(staying={}, rules=SimpleNamespace(config=of))
     return questions
@@ -228,3 +229,9 @@ async def test_a_host_shows_nobody_the_jobs_of_others(users, seen):
     users_of = enumerate(("ann", "bob"), 1)
     made = [lbm_pb2.JobRecord(id=f"h2-{n}", origin="h2", user=user) for n, user in users_of]
     assert await answered_by_h2(made, "ann", users) == seen
+
+
+async def test_a_reply_that_says_how_many_jobs_there_are_lists_none():
+    """As `lbctl predict --calibration` is answered."""
+    questions = answering(Jobs(10), config("name"))
+    assert await questions._with_cpu({"jobs": 7}, CALLER) == {"jobs": 7}
