@@ -46,7 +46,7 @@ def begin_again(path: Path, why: str, unix_s: float) -> Restored:
             raise ConfigError(f"{path.name} in it is of a newer lbd; install that version")
         if version < 1 or health != "ok":
             raise ConfigError(f"{path.name} in it is no sound ledger ({health})")
-        # A trigger, or a view in a table's place, is a program of whoever made the copy.
+        # A trigger or a view would run SQL written by someone else.
         (programs,) = ledger.execute(
             "SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')"
         ).fetchone()

@@ -20,7 +20,7 @@ LIVE = JobState.RUNNING.value, JobState.SUSPENDED.value
 
 
 class CpuOfJobs:
-    """Each host is asked once a second at most, whoever lists jobs that run there."""
+    """Each host is asked at most once a second, however many users list its jobs."""
 
     def __init__(self, own: str, here: CpuUsed, cluster: Callable[[], Cluster]) -> None:
         self._own, self.here, self._cluster = own, here, cluster
