@@ -8,6 +8,7 @@ see: `<!-- tested: tests/…::test_… -->` names the test that does the same, a
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -16,7 +17,9 @@ TUTORIAL = sorted((DOCS / "tutorial").glob("*.md"))
 PAGES = [README, *sorted(DOCS.rglob("*.md"))]
 COMMANDS = ("sh", "console")
 FENCE = re.compile(
-    r"(?:^<!-- (?P<mark>[^>]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S
+    r"(?:^ *<!-- (?P<mark>[^>]*) -->\n)?^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)"
+    r"^(?P=indent)```$",
+    re.M | re.S,
 )
 
 
@@ -37,8 +40,8 @@ def blocks(page: Path) -> list[Block]:
     text = page.read_text()
     return [
         Block(
-            page, text.count("\n", 0, found.start("text")) + 1, found["language"], found["text"],
-            found["mark"] or "",
+            page, text.count("\n", 0, found.start("text")) + 1, found["language"],
+            dedent(found["text"]), found["mark"] or "",
         )
         for found in FENCE.finditer(text)
     ]  # fmt: skip
