@@ -77,6 +77,7 @@ class QueueService:
             {
                 "Work": grpc.stream_stream_rpc_method_handler(self._work),
                 "Submit": one(paced(self._submit)),
+                "Queue": grpc.unary_stream_rpc_method_handler(paced(self._queue)),
                 "Jobs": one(paced(self._jobs)),
                 "Watch": grpc.unary_stream_rpc_method_handler(paced(self._watch)),
                 "Predict": one(paced(self._predict)),
@@ -126,6 +127,24 @@ class QueueService:
 
     async def _submit(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.SubmitRequest, data, context)
+        return (await self._submitted(asked, context)).SerializeToString()
+
+    async def _queue(self, data: bytes, context: "Context") -> None:
+        asked = await self._read(pb.SubmitRequest, data, context)
+        reply = await self._submitted(asked, context)
+        await context.write(pb.JobsInfo(submitted=reply).SerializeToString())
+        if reply.error:
+            return
+        if reply.count == 1 and JobId(str(reply.first)) in self._dispatcher.life.jobs:
+            host = await self._calls.host(context)
+            return await self._follow([reply.first], (host, asked.user), context)
+        jobs = f"{reply.first}-{reply.first + reply.count - 1}"
+        uid = asked.uid if asked.HasField("uid") else None
+        watch = pb.JobsAsked(selectors=[jobs], user=asked.user, uid=uid, by_number=True)
+        await self._watch_these(watch, context)
+
+    async def _submitted(self, asked: pb.SubmitRequest, context: "Context") -> pb.SubmitReply:
+        """Refused in its reply; aborts the call if the ledger is another dispatcher's."""
         try:
             if (proven := await self._trust.caller(context)) not in ("", asked.origin):
                 raise LbdError(one_line(f"{proven} submits in the name of {asked.origin}"))
@@ -134,11 +153,11 @@ class QueueService:
             turn = self._calls.ordering(*who, alone=False) if asked.after else nullcontext()
             taking = asyncio.ensure_future(self._submissions.take_in(turn, asked))
             taking.add_done_callback(lambda done: done.cancelled() or done.exception())
-            return (await asyncio.shield(taking)).SerializeToString()
+            return await asyncio.shield(taking)
         except Deposed as problem:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
         except LbdError as problem:
-            return pb.SubmitReply(error=str(problem)).SerializeToString()
+            return pb.SubmitReply(error=str(problem))
 
     async def _jobs(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.JobsAsked, data, context)
@@ -191,7 +210,9 @@ class QueueService:
         return self._finder.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
 
     async def _watch(self, data: bytes, context: "Context") -> None:
-        asked = await self._read(pb.JobsAsked, data, context)
+        await self._watch_these(await self._read(pb.JobsAsked, data, context), context)
+
+    async def _watch_these(self, asked: pb.JobsAsked, context: "Context") -> None:
         who = await self._calls.host(context), asked.user
         try:
             async with (self._calls.listing if is_long(asked) else self._calls.long)(*who):
@@ -203,14 +224,23 @@ class QueueService:
         except LbdError as problem:
             await context.write(pb.JobsInfo(error=str(problem)).SerializeToString())
             return
+        await self._follow(watched, who, context, once_ended=asked.once_ended)
 
+    async def _follow(
+        self,
+        watched: list[int],
+        who: tuple[str, str],
+        context: "Context",
+        *,
+        once_ended: bool = False,
+    ) -> None:
         async def send(jobs: Sequence[pb.JobInfo]) -> None:
             await context.write(pb.JobsInfo(jobs=jobs).SerializeToString())
 
         try:
             with self._watching.held(who, len(watched)):
-                turn, ends = partial(self._calls.listing, *who), asked.once_ended
-                await self._watching.follow(who[0], watched, send, turn, once_ended=ends)
+                turn = partial(self._calls.listing, *who)
+                await self._watching.follow(who[0], watched, send, turn, once_ended=once_ended)
         except TooManyWatched as problem:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem))
 

@@ -1,10 +1,10 @@
-"""The dispatcher as an LBM reaches it, and the spools of the other LBMs."""
+"""The dispatcher as an LBM reaches it."""
 
 import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,13 +16,13 @@ from lbd.config.schema import Config
 from lbd.errors import Unavailable
 from lbd.lbm.core.leases import Leases
 from lbd.lbm.queue.departures import Departures
+from lbd.lbm.queue.other_spools import OtherSpools, why_of
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.session.cluster import Cluster
 from lbd.local.call_rates import USER_SHARE, CallRates
 from lbd.local.json_socket import JsonClient
 from lbd.local.time_share import TimeShares
 from lbd.model import target_of
-from lbd.net.details import in_plain_words
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.question import Unanswered, ask, channel_may_close
 from lbd.net.transport import Peers
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
 Reply = TypeVar("Reply", bound=Message)
 Found = TypeVar("Found")
-Logs = Callable[[pb.LogsRequest], AsyncIterator[pb.LogsPiece]]
+Watching = AsyncIterator[pb.JobsInfo]
 SERVICE = "/lbd.v1.Dispatch/"
-LOGS, FILES = "/lbd.v1.Lbm/Logs", "/lbd.v1.Lbm/Files"
 CHECKPOINT = "checkpoint"  # the state of an attempt that is continued by the next
 ASK_S = 10.0
 ACT_S = 20.0  # on very many jobs; less than who asks us waits
@@ -48,19 +47,17 @@ SEEK_AGAIN_S = 0.2
 # and longer by what is submitted. One that has been away for longer is not.
 RESTART_S, SUBMIT_RESTART_S = 4.0, 10.0
 READ_SHARE = 0.1  # of our time, for what watched jobs become; to pass it on takes longer
+WATCHED_BYTES = 16 << 10  # the dispatcher holds a submission for as long as its call lasts
 RECONNECT_S = 3.0  # longer than gRPC's longest pause before it tries again (transport.py)
-
-
-STALLED_S = 5.0  # one who reads no output; to ask for the rest of it later costs one call
 NO_QUEUE = "this cluster has no queue; `lbctl queue enable HOST` makes one"
-
-
-class NotKept(Unavailable):
-    """The host has no such file, or not any more."""
 
 
 class NoDispatcher(Unavailable):
     """No dispatcher is there, or it went away before it answered."""
+
+
+class NotOffered(Unavailable):
+    """The dispatcher is of an earlier release, which does not know the question."""
 
 
 GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, None)  # codes of that
@@ -75,14 +72,15 @@ class DispatcherClient:
         self._cluster = Cluster(config, lim, peers)
         own = config.dispatch
         self.spool = Spool(config.host.state_dir, own.max_output_bytes)
+        self.spools = OtherSpools(config.host.name, peers, self._cluster)
         self.hosts = own.hosts  # that may lead
         self.has_queue = asyncio.Event()  # some host may
         self.leader = own.host  # the last that was there
+        self._earlier = ""  # a leader of an earlier release
         self.leases = Leases()  # of the attempts here: those of the line that renews them
         self.departures = Departures(self)
         self._read_shares = TimeShares(READ_SHARE)
         self._user_rates = CallRates(USER_SHARE * own.host_bytes_per_s)
-        self.own_logs: Logs | None = None  # of this host's spool, which nobody need be asked for
         self._doubted = ""  # a host whose dispatcher did not answer last: others are asked first
         self._lost_s: float | None = time.monotonic()  # since when it is away; maybe not yet there
         self.follow(None)
@@ -122,10 +120,41 @@ class DispatcherClient:
         A dispatcher that is being started again is waited for, or another that takes over; the key
         sees to it that what was queued just before is not queued again.
         """
+        once = partial(self._ask_once, "Submit", request, pb.SubmitReply)
+        return await self._submitted(request, once)
+
+    async def submit_and_watch(
+        self, request: pb.SubmitRequest
+    ) -> tuple[pb.SubmitReply, Watching | None]:
+        """Likewise, and what `watch` says of these jobs where one call does for both."""
+        if self._earlier != self.leader and request.ByteSize() <= WATCHED_BYTES:
+            try:
+                return await self._submitted(request, partial(self._queue_once, request))
+            except NotOffered:
+                self._earlier = self.leader
+        return await self.submit(request), None
+
+    async def _submitted(
+        self, request: pb.SubmitRequest, once: Callable[[], Awaitable[Found]]
+    ) -> Found:
         request.key = request.key or f"{OWN_KEY}{os.urandom(16).hex()}"
         takes_over_s = TERMS_WAITED * self._config.dispatch.term_s if len(self.hosts) > 1 else 0.0
-        once = partial(self._ask_once, "Submit", request, pb.SubmitReply)
         return await self._again(once, SUBMIT_RESTART_S, takes_over_s)
+
+    async def _queue_once(self, request: pb.SubmitRequest) -> tuple[pb.SubmitReply, Watching]:
+        data = request.SerializeToString()
+        await self._turn(request.user, len(data))
+        answers = self._answers("Queue", data, restart_s=0.0)
+        try:
+            async with asyncio.timeout(ASK_S):
+                first = await anext(answers)
+        except TimeoutError:
+            late = Unanswered(f"no answer within {ASK_S:g} s", grpc.StatusCode.DEADLINE_EXCEEDED)
+            raise self._unavailable(late) from None
+        except StopAsyncIteration:
+            raise self._unavailable(Unanswered("the connection was closed", None)) from None
+        self.leads(self.leader)
+        return first.submitted, answers
 
     async def jobs(self, request: pb.JobsAsked) -> pb.JobsInfo:
         """Raises Unavailable."""
@@ -148,65 +177,23 @@ class DispatcherClient:
         """As it is now: nobody is waited for. Raises Unavailable."""
         return await self._ask_once("Status", pb.StatusAsked(), pb.StatusInfo)
 
-    async def watch(self, request: pb.JobsAsked) -> AsyncIterator[pb.JobsInfo]:
+    def watch(self, request: pb.JobsAsked) -> Watching:
         """As they change, until all have ended. Raises Unavailable when it breaks."""
-        channel = await self._again(self._channel, RESTART_S)
-        asking: Follow = channel.unary_stream(SERVICE + "Watch")
-        call = asking(request.SerializeToString(), metadata=self._peers.metadata)
+        return self._answers("Watch", request.SerializeToString(), RESTART_S)
+
+    async def _answers(
+        self, method: str, data: bytes, restart_s: float
+    ) -> AsyncGenerator[pb.JobsInfo, None]:
+        """Raises Unavailable when it breaks."""
+        channel = await self._again(self._channel, restart_s)
+        asking: Follow = channel.unary_stream(SERVICE + method)
+        call = asking(data, metadata=self._peers.metadata)
         try:
             with channel_may_close():
                 async for message in call:
                     yield await jobs_in(message, self._read_shares, self.leader)
         except (Unanswered, grpc.aio.AioRpcError, DecodeError) as problem:
             raise self._unavailable(problem) from None
-        finally:
-            call.cancel()
-
-    async def logs(self, host: str, request: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
-        """From that host's spool. While its reader stalls, nothing waits there for it: all users of
-        this host share what may. Raises Unavailable."""
-        if host == self._config.host.name and self.own_logs is not None:
-            async for piece in self.own_logs(request):
-                yield piece
-            return
-        asked = pb.LogsRequest()
-        asked.CopyFrom(request)
-        goes_on = True
-        while goes_on:
-            goes_on = False
-            target = await self._cluster.lbm_of(host)
-            # As it is by now: the one before may have been closed while its reader stalled.
-            asking: Follow = self._peers.channel(host, target).unary_stream(LOGS)
-            call = asking(asked.SerializeToString(), metadata=self._peers.metadata)
-            try:
-                with channel_may_close():
-                    async for message in call:
-                        piece = pb.LogsPiece.FromString(message)
-                        asked.output_at, asked.error_at = piece.output_at, piece.error_at
-                        with cancelled_after(STALLED_S, call):
-                            yield piece
-                        if goes_on := call.cancelled():
-                            break
-            except (Unanswered, grpc.aio.AioRpcError, DecodeError) as problem:
-                text = f"{host} cannot be asked for output: {why_of(problem)}"
-                raise Unavailable(text) from None
-            finally:
-                call.cancel()
-
-    async def files(self, host: str, request: pb.FilesRequest) -> AsyncIterator[bytes]:
-        """A pack that is kept there. Raises Unavailable, NotKept."""
-        target = await self._cluster.lbm_of(host)
-        asking: Follow = self._peers.channel(host, target).unary_stream(FILES)
-        call = asking(request.SerializeToString(), metadata=self._peers.metadata)
-        try:
-            with channel_may_close():
-                async for message in call:
-                    piece = pb.FilesPiece.FromString(message)
-                    if piece.trouble:
-                        raise NotKept(f"{host}: {piece.trouble}")
-                    yield piece.data
-        except (Unanswered, grpc.aio.AioRpcError, DecodeError) as problem:
-            raise Unavailable(f"{host} cannot be asked for files: {why_of(problem)}") from None
         finally:
             call.cancel()
 
@@ -253,9 +240,12 @@ class DispatcherClient:
             await asyncio.sleep(wait_s)
 
     def _unavailable(self, problem: Exception) -> Unavailable:
+        code = code_of(problem)
+        if code is grpc.StatusCode.UNIMPLEMENTED:
+            return NotOffered(why_of(problem))
         self.doubt()
-        is_gone = isinstance(problem, Unanswered) and problem.code in GONE
-        is_gone = is_gone or len(self.hosts) > 1  # one that hangs is replaced by another
+        # One that hangs is replaced by another, where there are others.
+        is_gone = code in GONE or len(self.hosts) > 1
         text = f"the dispatcher on {self.leader} does not answer: {why_of(problem)}"
         return self._away(text) if is_gone else Unavailable(text)
 
@@ -267,7 +257,7 @@ class DispatcherClient:
 
     def doubt(self) -> None:
         """The last leader does not answer as it should: the others are looked at first."""
-        self._doubted = self.leader
+        self._doubted, self._earlier = self.leader, ""
         self._away("")
 
     def _away(self, text: str) -> NoDispatcher:
@@ -345,16 +335,6 @@ class DispatcherClient:
         return target_of(address, self._config.dispatch.port)
 
 
-@contextlib.contextmanager
-def cancelled_after(seconds: float, call: "grpc.aio.Call") -> Iterator[None]:
-    """A call, unless what is done meanwhile is done by then."""
-    timer = asyncio.get_running_loop().call_later(seconds, call.cancel)
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 async def jobs_in(message: bytes, shares: TimeShares, host: str) -> pb.JobsInfo:
     """Raises DecodeError."""
     await shares.turn(host)
@@ -362,10 +342,10 @@ async def jobs_in(message: bytes, shares: TimeShares, host: str) -> pb.JobsInfo:
         return pb.JobsInfo.FromString(message)
 
 
-def why_of(problem: Exception) -> str:
+def code_of(problem: Exception) -> grpc.StatusCode | None:
     if isinstance(problem, grpc.aio.AioRpcError):
-        return in_plain_words(problem.details())
-    return str(problem)
+        return problem.code()
+    return problem.code if isinstance(problem, Unanswered) else grpc.StatusCode.UNKNOWN
 
 
 def ranges_of(ids: list[str]) -> list[str]:

@@ -86,7 +86,7 @@ class DispatcherLine:
         self._beside = beside
         self._host = host
         self._client = client
-        client.own_logs = partial(output_of, self)
+        client.spools.own_logs = partial(output_of, self)
         self._held: dict[Key, Held] = {}
         self._lease_watch = LeaseWatch(lambda: [held.attempt for held in self._held.values()])
         client.leases = self._leases = Leases()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lbd.errors import LbdError, Unavailable
 from lbd.lbm.core.command_end import BY_SIGNAL, LBRUN_FAILED, CommandEnd
 from lbd.lbm.core.journey import ENDING_SIGNALS
-from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.dispatcher_client import DispatcherClient, Watching
 from lbd.lbm.queue.followed_array import KILL, AwaitedJobs, FollowedArray
 from lbd.lbm.queue.shown_output import RETRY_FOR_S, RETRY_S, Patience, ShownOutput
 from lbd.lbm.session.replies import pack_end
@@ -41,6 +41,7 @@ class FollowedJobs:
     shown_reason: str = ""  # why it waits
     array: FollowedArray | None = None
     interrupted: int = 0  # by this signal
+    watching: Watching | None = None  # begun as they were submitted
     _output: ShownOutput = field(init=False)
     _live: "asyncio.Task[None] | None" = None
     _ended: AwaitedJobs = field(init=False)
@@ -66,7 +67,8 @@ class FollowedJobs:
                 asked = pb.JobsAsked(
                     selectors=[self.numbers], user=self.user, uid=self.uid, by_number=True
                 )
-                async for reply in self.queue.watch(asked):
+                watching, self.watching = self.watching or self.queue.watch(asked), None
+                async for reply in watching:
                     patience.heard()
                     if reply.error:
                         raise Unavailable(reply.error)

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from lbd.errors import LbdError
-from lbd.lbm.queue.dispatcher_client import CHECKPOINT, DispatcherClient, NotKept
+from lbd.lbm.queue.dispatcher_client import CHECKPOINT, DispatcherClient
 from lbd.lbm.queue.logs import cut_short
+from lbd.lbm.queue.other_spools import NotKept
 from lbd.local import client_tags as tags
 from lbd.net.gen import dispatch_pb2 as pb
 
@@ -128,7 +129,7 @@ class ShownOutput:
             follow=follow,
             asks_cut=True,
         )
-        async for piece in self.queue.logs(host, asked):
+        async for piece in self.queue.spools.logs(host, asked):
             if piece.trouble:
                 raise NotKept(piece.trouble)
             shown.output, shown.error = piece.output_at, piece.error_at

@@ -20,7 +20,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.request import make_request
 from lbd.lbm.owner.accounts import user_name
-from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.dispatcher_client import DispatcherClient, Watching
 from lbd.lbm.queue.follow import FollowedJobs, Frame
 from lbd.lbm.queue.followed_array import FollowedArray
 from lbd.lbm.session.peer_process import PeerProcess
@@ -144,7 +144,7 @@ async def serve_queued(
         if home.queue is None or home.files is None:
             raise Unavailable("this host has no certificate (lbctl init, lbctl join), so no queue")
         taking = asyncio.ensure_future(take(home, home.queue, home.files, client, request, options))
-        submission, reply = await reporting(taking, lambda: send_soon(sock, tags.TAKEN))
+        submission, reply, watching = await reporting(taking, lambda: send_soon(sock, tags.TAKEN))
     except LbdError as problem:
         end = CommandEnd(LBRUN_FAILED, "failed", reason=str(problem))
         await send(tags.DONE, pack_end(end))
@@ -155,9 +155,10 @@ async def serve_queued(
     user = submission.user
     numbers = text if reply.count == 1 else f"{text}-{last}"
     attached = FollowedJobs(home.queue, home.files, user, caller.uid, text, numbers, send, name)
+    attached.watching = watching
     if options.array:
         attached.array = FollowedArray(text, options.array, request.has(tags.FLAG_PROGRESS))
-    del taking, submission
+    del taking, submission, watching
     request.argv, request.environment, options.input = [], [], b""
     taken()
     try:
@@ -211,7 +212,7 @@ async def take(
     client: tuple[Caller, PeerProcess],
     request: ClientRequest,
     options: SubmitOptions,
-) -> tuple[pb.SubmitRequest, pb.SubmitReply]:
+) -> tuple[pb.SubmitRequest, pb.SubmitReply, Watching | None]:
     """Into the queue. Raises LbdError."""
     uid, notifications = client[0].uid, files.notifications
     if options.notify:
@@ -219,22 +220,18 @@ async def take(
     submission = await make_submission(home, *client, request, options)
     if request.is_staged:
         submission.spec.files = await files.gather(request, uid)
-    reply = await submit(queue, files, submission)
-    if options.notify:
-        await notifications.queued(uid, options.notify, submission, reply)
-    return submission, reply
-
-
-async def submit(
-    queue: DispatcherClient, files: QueuedFiles, submission: pb.SubmitRequest
-) -> pb.SubmitReply:
-    """Raises LbdError."""
-    reply = await queue.submit(submission)
+    watching = None
+    if request.has(tags.FLAG_DETACH):
+        reply = await queue.submit(submission)
+    else:
+        reply, watching = await queue.submit_and_watch(submission)
     if reply.error:
         if submission.spec.files:
             files.store.drop(submission.spec.files)
         raise Unavailable(reply.error)
-    return reply
+    if options.notify:
+        await notifications.queued(uid, options.notify, submission, reply)
+    return submission, reply, watching
 
 
 def note_of(name: str, caller: Caller, request: ClientRequest, reply: pb.SubmitReply) -> Note:

@@ -279,7 +279,7 @@ class QueueAnswers:
     async def _pieces(self, host: str, asked: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
         """Raises Refusal if its host is away."""
         try:
-            async for piece in self._queue().logs(host, asked):
+            async for piece in self._queue().spools.logs(host, asked):
                 yield piece
         except Unavailable as problem:
             raise Refusal(str(problem), AWAY) from None

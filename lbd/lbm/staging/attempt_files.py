@@ -54,7 +54,7 @@ class AttemptFiles:
         spool, asked = self._client.spool, dispatch_pb2.FilesRequest(name=self._start.spec.files)
         try:
             with await receive_pack(
-                self._client, request.origin, asked, str(spool.root), limits
+                self._client.spools, request.origin, asked, str(spool.root), limits
             ) as file:
                 order = self._order("unpack", run_as)
                 complaint = await run_step(self._host.link, order, file.fileno(), None)

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from lbd.config.schema import StageConfig
 from lbd.errors import Unavailable
 from lbd.lbm.inbound.checked_request import QUEUED_ID
-from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.other_spools import OtherSpools
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.staging.pack_store import PackStore
 from lbd.net.gen import dispatch_pb2 as pb
@@ -25,7 +25,7 @@ PATIENCE_S, SLOWEST_BYTES_PER_S = 20.0, 1 << 16  # slower ones would hold up the
 
 
 async def receive_pack(
-    client: DispatcherClient,
+    spools: OtherSpools,
     host: str,
     request: pb.FilesRequest,
     directory: str,
@@ -41,7 +41,7 @@ async def receive_pack(
     try:
         size = 0
         async with asyncio.timeout(PATIENCE_S) as deadline:
-            async for data in client.files(host, request):
+            async for data in spools.files(host, request):
                 size += len(data)
                 if size > limit_bytes:
                     raise Unavailable(f"more than {limits.max_bytes} bytes (stage.max_bytes)")

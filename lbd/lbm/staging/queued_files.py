@@ -22,9 +22,10 @@ from lbd.config.schema import Config
 from lbd.errors import LbdError, Unavailable
 from lbd.keeper.spawn_order import Order
 from lbd.lbm.as_user import AsUser
-from lbd.lbm.queue.dispatcher_client import DispatcherClient, NotKept, ranges_of
+from lbd.lbm.queue.dispatcher_client import DispatcherClient, ranges_of
 from lbd.lbm.queue.name_patterns import fill_in, shown_id
 from lbd.lbm.queue.notifications import Notifications
+from lbd.lbm.queue.other_spools import NotKept
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.awaited_outputs import AwaitedOutputs
 from lbd.lbm.staging.pack_store import Note, PackStore
@@ -132,7 +133,7 @@ class QueuedFiles:
         asked = pb.FilesRequest(job=str(job.id), attempt=job.attempt)
         root, limits = str(self.store.root), self._config.stage
         try:
-            with await receive_pack(self._queue, job.host, asked, root, limits) as file:
+            with await receive_pack(self._queue.spools, job.host, asked, root, limits) as file:
                 send = [mark_of(note, job.id), *map(os.fsencode, note.send)]
                 words, directory = step_words(b"place", limits, send, fetch), note.directory
                 order = Order(argv=words, directory=os.fsencode(directory), umask=note.umask)

@@ -571,12 +571,14 @@ class PredictInfo(_message.Message):
     def __init__(self, wait_s: _Optional[float] = ..., how: _Optional[str] = ..., free: _Optional[int] = ..., choices: _Optional[_Iterable[_Union[ChoiceInfo, _Mapping]]] = ..., picks: _Optional[_Mapping[str, int]] = ..., warning: _Optional[str] = ..., comparable: _Optional[int] = ..., calibration: _Optional[_Union[CalibrationInfo, _Mapping]] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
 
 class JobsInfo(_message.Message):
-    __slots__ = ("error", "jobs")
+    __slots__ = ("error", "jobs", "submitted")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_FIELD_NUMBER: _ClassVar[int]
     error: str
     jobs: _containers.RepeatedCompositeFieldContainer[JobInfo]
-    def __init__(self, error: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ...) -> None: ...
+    submitted: SubmitReply
+    def __init__(self, error: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., submitted: _Optional[_Union[SubmitReply, _Mapping]] = ...) -> None: ...
 
 class ActRequest(_message.Message):
     __slots__ = ("verb", "selectors", "user", "is_admin", "signal", "uid", "cancels_waiting", "update", "by_number")

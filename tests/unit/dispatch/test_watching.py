@@ -9,7 +9,7 @@ from lbd.dispatch import watching as watching_module
 from lbd.dispatch.calls import LONG_OF_USER
 from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.orders import ACTS_AT_ONCE
-from lbd.dispatch.watching import PIECE_JOBS, Watching
+from lbd.dispatch.watching import GATHER_ONE_S, PIECE_JOBS, Watching
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.dispatch.services import asking, opened
 
@@ -100,23 +100,14 @@ async def test_who_watches_many_has_a_share_of_the_time_and_who_watches_one_wait
     other.cancel()
 
 
-async def test_only_the_end_is_sent_to_who_wants_no_more(world):
+@pytest.mark.parametrize(("once_ended", "gather_s"), [(True, GATHER_ONE_S), (False, 60.0)])
+async def test_only_the_end_is_sent_to_who_wants_no_more_and_where_it_comes_at_once(
+    world, monkeypatch, once_ended, gather_s
+):
+    monkeypatch.setattr(watching_module, "GATHER_ONE_S", gather_s)
     await world.submit(asking())
     context = Context()
-    watching = watch(world, context, once_ended=True)
-    async with asyncio.timeout(10):
-        await until(lambda: len(world.dispatcher.watchers))
-        await world.act(user="ann", verb="hold", selectors=["1"])
-        await world.act(user="ann", verb="kill", selectors=["1"])
-        await watching
-    assert [await context.sent.get() for _ in range(context.sent.qsize())] == [[(1, "cancelled")]]
-
-
-async def test_a_job_that_ends_at_once_is_sent_once(world, monkeypatch):
-    monkeypatch.setattr(watching_module, "GATHER_ONE_S", 60.0)
-    await world.submit(asking())
-    context = Context()
-    watching = watch(world, context)
+    watching = watch(world, context, once_ended=once_ended)
     async with asyncio.timeout(10):
         await until(lambda: len(world.dispatcher.watchers))
         await world.act(user="ann", verb="hold", selectors=["1"])
@@ -133,6 +124,49 @@ async def test_one_that_has_ended_is_sent_without_waiting(world, monkeypatch):
     async with asyncio.timeout(10):
         await watch(world, context)
     assert await context.sent.get() == [(1, "cancelled")]
+
+
+class QueueContext(Context):
+    """What a submitter is answered, whole."""
+
+    async def write(self, data):
+        self.sent.put_nowait(pb.JobsInfo.FromString(data))
+
+
+@pytest.mark.parametrize("fields", [{}, {"count": 2, "is_array": True}], ids=["job", "array"])
+async def test_who_submits_and_watches_is_answered_and_then_sent_what_becomes_of_it(world, fields):
+    context, queued = QueueContext(), asking(**fields)
+    count = queued.count
+    queueing = asyncio.create_task(world.desk._queue(queued.SerializeToString(), context))
+    async with asyncio.timeout(10):
+        submitted = (await context.sent.get()).submitted
+        assert (submitted.error, submitted.first, submitted.count) == ("", 1, count)
+        await world.act(user="ann", verb="kill", selectors=["1"])
+        ended = set()
+        while len(ended) < count:
+            for job in (await context.sent.get()).jobs:
+                ended |= {job.id} if job.state == "cancelled" else set()
+        await queueing
+    assert not len(world.dispatcher.watchers)
+
+
+async def test_who_submits_what_has_ended_long_ago_is_sent_its_end(world):
+    await world.submit(asking(key="again"))
+    await world.act(user="ann", verb="kill", selectors=["1"])
+    context = QueueContext()
+    async with asyncio.timeout(10):
+        await world.desk._queue(asking(key="again").SerializeToString(), context)
+    replies = [context.sent.get_nowait() for _ in range(2)]
+    assert replies[0].submitted.first == 1
+    assert [(job.id, job.state) for job in replies[1].jobs] == [(1, "cancelled")]
+
+
+async def test_of_what_is_refused_nothing_is_watched(world):
+    context = QueueContext()
+    async with asyncio.timeout(10):
+        await world.desk._queue(asking(priority=1).SerializeToString(), context)
+    assert "--priority" in context.sent.get_nowait().submitted.error
+    assert context.sent.empty()
 
 
 async def test_who_goes_away_is_forgotten(world):

@@ -247,7 +247,7 @@ async def test_nor_does_one_whose_files_are_being_packed(host, news):
 
 @pytest.fixture
 def attempts(host):
-    client = SimpleNamespace(spool=Spool(), own_logs=None)
+    client = SimpleNamespace(spool=Spool(), spools=SimpleNamespace())
     return DispatcherLine(host, client, lambda: None)
 
 

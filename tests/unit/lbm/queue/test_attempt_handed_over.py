@@ -32,7 +32,8 @@ def line_of():
         jobs=Jobs(10), submitted=Submitted(), admit=admit, changed=lambda: None,
         job_began=lambda *_: None, job_ended=lambda _: None, executions=Executions(slots),
     )  # fmt: skip
-    return host, DispatcherLine(host, SimpleNamespace(spool=Spool(), own_logs=None), lambda: None)
+    client = SimpleNamespace(spool=Spool(), spools=SimpleNamespace())
+    return host, DispatcherLine(host, client, lambda: None)
 
 
 @pytest.fixture

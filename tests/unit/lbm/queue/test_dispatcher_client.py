@@ -12,7 +12,7 @@ import pytest
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
 from lbd.errors import Unavailable
-from lbd.lbm.queue import dispatcher_client
+from lbd.lbm.queue import dispatcher_client, other_spools
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.net import transport
 from lbd.net.gen import dispatch_pb2 as pb
@@ -54,7 +54,7 @@ async def test_addresses_of_both_families(tmp_path, host, lbm, dispatcher):
     with pytest.raises(Unavailable):
         await client.jobs(pb.JobsAsked())
     with pytest.raises(Unavailable):
-        await anext(client.logs(host, pb.LogsRequest()))
+        await anext(client.spools.logs(host, pb.LogsRequest()))
     assert peers.wanted == [(host, dispatcher), (host, lbm)]
 
 
@@ -144,9 +144,9 @@ async def test_a_closed_channel_ends_a_call_and_nobodys_task(tmp_path, hosts):
     with pytest.raises(Unavailable):
         await anext(client.watch(pb.JobsAsked()))
     with pytest.raises(Unavailable):
-        await anext(client.logs("h2", pb.LogsRequest()))
+        await anext(client.spools.logs("h2", pb.LogsRequest()))
     with pytest.raises(Unavailable):
-        await anext(client.files("h2", pb.FilesRequest()))
+        await anext(client.spools.files("h2", pb.FilesRequest()))
 
 
 @pytest.mark.parametrize("is_renewed", [False, True])
@@ -155,7 +155,7 @@ async def test_a_reader_who_stalls_has_no_call_open_and_misses_nothing(
 ):
     """256 stalled ones of one host kept its other users from all output there. A channel is closed
     once the host has a new certificate."""
-    monkeypatch.setattr(dispatcher_client, "STALLED_S", 0.05)
+    monkeypatch.setattr(other_spools, "STALLED_S", 0.05)
     printed = b"a" * 300_000 + b"b" * 300_000 + b"c" * 300_000
     open_calls, ended = set(), asyncio.Event()
 
@@ -184,7 +184,7 @@ async def test_a_reader_who_stalls_has_no_call_open_and_misses_nothing(
     asked = pb.LogsRequest(job="7", attempt=1)
     try:
         async with asyncio.timeout(20):
-            pieces = client.logs("h2", asked)
+            pieces = client.spools.logs("h2", asked)
             read = [(await anext(pieces)).output]
             await ended.wait()
             assert not open_calls
@@ -220,7 +220,8 @@ class OneDispatcher:
         self._place.bind(("127.0.0.1", 0))
         self.port = self._place.getsockname()[1]
         self.keys = []
-        self.goes_away = False
+        self.goes_away = self.is_earlier = False
+        self.asked = []  # of what is to be queued: by which method
         self._server = None
 
     async def start(self):
@@ -232,6 +233,8 @@ class OneDispatcher:
             "Jobs": one(self._jobs),
             "Act": one(self._act),
         }
+        if not self.is_earlier:
+            handlers["Queue"] = grpc.unary_stream_rpc_method_handler(self._queue)
         self._server = grpc.aio.server()
         handler = grpc.method_handlers_generic_handler("lbd.v1.Dispatch", handlers)
         self._server.add_generic_rpc_handlers([handler])
@@ -247,12 +250,22 @@ class OneDispatcher:
         self.goes_away = False
         await context.abort(grpc.StatusCode.UNAVAILABLE, "it is being started again")
 
+    async def _queue(self, data, context):
+        submitted = await self._submitted("Queue", data, context)
+        await context.write(pb.JobsInfo(submitted=submitted).SerializeToString())
+        jobs = [pb.JobInfo(id=submitted.first, state="done")]
+        await context.write(pb.JobsInfo(jobs=jobs).SerializeToString())
+
     async def _submit(self, data, context):
+        return (await self._submitted("Submit", data, context)).SerializeToString()
+
+    async def _submitted(self, method, data, context):
+        self.asked.append(method)
         self.keys.append(pb.SubmitRequest.FromString(data).key)
         if self.goes_away:
             await self._leave(context)
         first = 1 + list(dict.fromkeys(self.keys)).index(self.keys[-1])
-        return pb.SubmitReply(first=first, count=1).SerializeToString()
+        return pb.SubmitReply(first=first, count=1)
 
     async def _watch(self, _data, context):
         while True:
@@ -331,6 +344,37 @@ async def test_what_it_may_have_queued_is_queued_once_and_an_order_not_given_twi
     with pytest.raises(Unavailable, match="does not answer"):
         await client.act(pb.ActRequest(verb="requeue"))
     assert dispatcher.keys == ["act"]
+
+
+@pytest.mark.usefixtures("patient")
+async def test_what_is_submitted_and_watched_is_queued_once_too(client, dispatcher):
+    await dispatcher.start()
+    dispatcher.goes_away = True
+    reply, watching = await client.submit_and_watch(pb.SubmitRequest(user="ann"))
+    assert (reply.first, len(dispatcher.keys), len(set(dispatcher.keys))) == (1, 2, 1)
+    assert [[(job.id, job.state) for job in told.jobs] async for told in watching] == [
+        [(1, "done")]
+    ]
+    assert dispatcher.asked == ["Queue", "Queue"]
+
+
+async def test_a_long_submission_is_not_held_for_as_long_as_it_is_watched(client, dispatcher):
+    await dispatcher.start()
+    long = pb.SubmitRequest(user="ann", command=[bytes(dispatcher_client.WATCHED_BYTES)])
+    assert (await client.submit_and_watch(long))[1] is None
+    assert dispatcher.asked == ["Submit"]
+
+
+async def test_a_dispatcher_of_an_earlier_release_is_asked_twice_and_not_tried_again(
+    client, dispatcher
+):
+    dispatcher.is_earlier = True
+    await dispatcher.start()
+    for number in (1, 2):
+        reply, watching = await client.submit_and_watch(pb.SubmitRequest(user="ann"))
+        assert (reply.first, watching) == (number, None)
+    assert dispatcher.asked == ["Submit", "Submit"]
+    assert client._doubted == ""
 
 
 async def test_one_that_has_been_away_for_long_is_not_waited_for(client, dispatcher):

@@ -23,6 +23,7 @@ class Line:
 
     def __init__(self):
         self.down, self.up = asyncio.Queue(), asyncio.Queue()
+        self.spools = SimpleNamespace()
         self.has_queue = asyncio.Event()
         self.has_queue.set()
 

@@ -33,7 +33,8 @@ def line():
         config=Config(), rules=SimpleNamespace(config=Config(), owner=""), slots=slots,
         jobs=Jobs(10), submitted=Submitted(), executions=Executions(slots),
     )  # fmt: skip
-    return DispatcherLine(host, SimpleNamespace(spool=None, own_logs=None), lambda: None)
+    client = SimpleNamespace(spool=None, spools=SimpleNamespace())
+    return DispatcherLine(host, client, lambda: None)
 
 
 @pytest.mark.parametrize(

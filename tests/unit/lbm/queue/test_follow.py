@@ -43,6 +43,10 @@ class Queue:
     async def jobs(self, asked):
         return pb.JobsInfo()
 
+    @property
+    def spools(self):
+        return self
+
     async def logs(self, host, asked):
         yield pb.LogsPiece(trouble="its output is not kept here (any more)")
 
@@ -70,6 +74,10 @@ class Restarting:
     def __init__(self, away_times):
         self.away_times = away_times
         self.asked = Counter()  # by job
+
+    @property
+    def spools(self):
+        return self
 
     async def logs(self, host, asked):
         self.asked[asked.job] += 1
@@ -131,6 +139,10 @@ class Running:
         job = pb.JobInfo(id=7, state="running", attempt=1, host="h2", started=9.0, is_final=True)
         yield pb.JobsInfo(jobs=[job])
         await asyncio.Event().wait()
+
+    @property
+    def spools(self):
+        return self
 
     async def logs(self, host, asked):
         self.open += 1

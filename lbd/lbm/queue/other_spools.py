@@ -1,0 +1,98 @@
+"""The spools of the other hosts: what attempts printed there, and the packs of what they made."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING
+
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from lbd.errors import Unavailable
+from lbd.lbm.session.cluster import Cluster
+from lbd.net.details import in_plain_words
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.question import Unanswered, channel_may_close
+from lbd.net.transport import Peers
+
+if TYPE_CHECKING:
+    Follow = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
+
+Logs = Callable[[pb.LogsRequest], AsyncIterator[pb.LogsPiece]]
+LOGS, FILES = "/lbd.v1.Lbm/Logs", "/lbd.v1.Lbm/Files"
+STALLED_S = 5.0  # one who reads no output; to ask for the rest of it later costs one call
+
+
+class NotKept(Unavailable):
+    """The host has no such file, or not any more."""
+
+
+class OtherSpools:
+    def __init__(self, own_name: str, peers: Peers, cluster: Cluster) -> None:
+        self._own_name = own_name
+        self._peers, self._cluster = peers, cluster
+        self.own_logs: Logs | None = None  # of this host's spool, which nobody need be asked for
+
+    async def logs(self, host: str, request: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
+        """From that host's spool. While its reader stalls, nothing waits there for it: all users of
+        this host share what may. Raises Unavailable."""
+        if host == self._own_name and self.own_logs is not None:
+            async for piece in self.own_logs(request):
+                yield piece
+            return
+        asked = pb.LogsRequest()
+        asked.CopyFrom(request)
+        goes_on = True
+        while goes_on:
+            goes_on = False
+            target = await self._cluster.lbm_of(host)
+            # As it is by now: the one before may have been closed while its reader stalled.
+            asking: Follow = self._peers.channel(host, target).unary_stream(LOGS)
+            call = asking(asked.SerializeToString(), metadata=self._peers.metadata)
+            try:
+                with channel_may_close():
+                    async for message in call:
+                        piece = pb.LogsPiece.FromString(message)
+                        asked.output_at, asked.error_at = piece.output_at, piece.error_at
+                        with cancelled_after(STALLED_S, call):
+                            yield piece
+                        if goes_on := call.cancelled():
+                            break
+            except (Unanswered, grpc.aio.AioRpcError, DecodeError) as problem:
+                text = f"{host} cannot be asked for output: {why_of(problem)}"
+                raise Unavailable(text) from None
+            finally:
+                call.cancel()
+
+    async def files(self, host: str, request: pb.FilesRequest) -> AsyncIterator[bytes]:
+        """A pack that is kept there. Raises Unavailable, NotKept."""
+        target = await self._cluster.lbm_of(host)
+        asking: Follow = self._peers.channel(host, target).unary_stream(FILES)
+        call = asking(request.SerializeToString(), metadata=self._peers.metadata)
+        try:
+            with channel_may_close():
+                async for message in call:
+                    piece = pb.FilesPiece.FromString(message)
+                    if piece.trouble:
+                        raise NotKept(f"{host}: {piece.trouble}")
+                    yield piece.data
+        except (Unanswered, grpc.aio.AioRpcError, DecodeError) as problem:
+            raise Unavailable(f"{host} cannot be asked for files: {why_of(problem)}") from None
+        finally:
+            call.cancel()
+
+
+@contextlib.contextmanager
+def cancelled_after(seconds: float, call: "grpc.aio.Call") -> Iterator[None]:
+    """A call, unless what is done meanwhile is done by then."""
+    timer = asyncio.get_running_loop().call_later(seconds, call.cancel)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def why_of(problem: Exception) -> str:
+    if isinstance(problem, grpc.aio.AioRpcError):
+        return in_plain_words(problem.details())
+    return str(problem)
