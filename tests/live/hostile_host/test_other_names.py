@@ -15,7 +15,7 @@ from lbd.lbm.link import wire as job_stream
 from lbd.lim.core import messages as m
 from lbd.model import LoadVector, Queues
 from lbd.net import joining
-from lbd.net.gen import dispatch_pb2
+from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.net.transport import HOST_HEADER
 from tests.live import trust
 from tests.live.cluster import FAST
@@ -93,11 +93,17 @@ def test_every_long_call_of_a_revoked_host_ends(lab):
 
     lab.wait_until(running_on, "it runs")
     asked = dispatch_pb2.JobsAsked(selectors=[job]).SerializeToString()
+    command = lbm_pb2.RunRequest(argv=[b"true"], directory=b"/", origin="h2", user="ann", uid=1001)
+    queued = dispatch_pb2.SubmitRequest(
+        user="ann", origin="h2", uid=1001, command=[b"true"], slots=1, count=1, only="h2",
+        spec=dispatch_pb2.StoredSpec(run_request=command.SerializeToString()),
+    ).SerializeToString()  # fmt: skip
     logs = dispatch_pb2.LogsRequest(job=job, attempt=1, follow=True).SerializeToString()
     opened = {
         "Run": ("h1", 7902, "/lbd.v1.Lbm/Run", None),
         "Logs": (running_on(), 7902, "/lbd.v1.Lbm/Logs", logs),
         "Watch": ("h1", QUEUE_PORT, "/lbd.v1.Dispatch/Watch", asked),
+        "Queue": ("h1", QUEUE_PORT, "/lbd.v1.Dispatch/Queue", queued),
         "Work": ("h1", QUEUE_PORT, "/lbd.v1.Dispatch/Work", None),
     }
     ends_by_itself = {"Files"}
@@ -115,7 +121,7 @@ def test_every_long_call_of_a_revoked_host_ends(lab):
             )
             work.start()
             threads.append(work)
-            if request is not None and name == "Watch":
+            if name in ("Watch", "Queue"):
                 assert begun.wait(LONG_S)
         time.sleep(1.0)  # the others say nothing that shows they are open
         assert codes == {}
