@@ -11,7 +11,7 @@ from lbd.slurm.program import NAMES, install
 from lbd.slurm.sbatch import GRAMMAR
 from lbd.text.spelling import hint
 
-USUAL = "account,partition,qos,mail-type,mail-user"  # in scripts as people have them
+USUAL = "account,partition,qos,mail-type,mail-user,hint,wckey"  # in scripts as people have them
 
 
 def main(argv: list[str]) -> int:

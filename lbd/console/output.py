@@ -155,13 +155,6 @@ class Layout:
         at = self.titles.index(title)
         return not any(row[at].text.strip("–") for row in self.body)
 
-    def says_the_same(self, title: str) -> bool:
-        """In each of several rows."""
-        if title not in self.titles or len(self.body) == 1:
-            return False
-        at = self.titles.index(title)
-        return len({row[at].text for row in self.body}) == 1
-
     def wide(self, at: int) -> int:
         return max(width(self.titles[at].lstrip(">")), *(width(row[at].text) for row in self.body),
                    0)  # fmt: skip
@@ -209,8 +202,8 @@ def fit(
 ) -> tuple[tuple[str, ...], list[Row]]:
     """A table without the columns for which there is no room.
 
-    Those of `go_first` that say nothing go at once, then as many as must, first those that say the
-    same in each row; all but the last of them also for the sake of REASON. Those of `shorten`, which is the last one unless given, are cut to
+    Those of `go_first` that say nothing go at once, then as many as must; all but the last of them
+    also for the sake of REASON. Those of `shorten`, which is the last one unless given, are cut to
     the rest; a cell that has a short form is shown by that instead.
     """
     flexible = frozenset(header[-1:] if shorten is None else shorten)
@@ -220,7 +213,6 @@ def fit(
     for title in candidates:
         if layout.says_nothing(title):
             layout.drop(title)
-    candidates.sort(key=lambda title: not layout.says_the_same(title))
     for title in candidates:
         if layout.least_width(whole_reason=title != candidates[-1]) <= columns + 2:
             break

@@ -29,6 +29,7 @@ from lbd.local.caller import Caller, caller_name
 from lbd.local.json_socket import HEARD, Connection, Json, Refusal
 from lbd.model import Closed, HostId, HostState, JobId, PlacementRequest
 from lbd.net.lim_network import Traffic
+from lbd.policy.ranking import EXCLUDED
 from lbd.policy.view import Nowhere
 from lbd.process.job_log import RECENT, JobLog
 from lbd.process.own_figures import OwnFigures
@@ -143,8 +144,9 @@ class Operations:
                     raise
 
     def _nowhere(self, decision: Nowhere, dry: bool) -> NoReturn:
-        """Explains why some hosts, or with --explain all, are unsuitable."""
-        whys = [f"{c.name}: {c.why}" for c in decision.candidates if c.why]
+        """Explains why some hosts, or with --explain all, are unsuitable; who excluded some knows
+        of those."""
+        whys = [f"{c.name}: {c.why}" for c in decision.candidates if c.why not in ("", EXCLUDED)]
         if not dry and len(whys) > WHYS_SHOWN:
             whys[WHYS_SHOWN:] = ["… (lbrun --explain names all)"]
         listed = f" ({', '.join(whys)})" if whys else ""

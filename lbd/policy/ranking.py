@@ -23,6 +23,7 @@ from lbd.policy.view import NO_SLOT, Decision, HostView, Nowhere, View
 
 TIE = 0.02  # loads this close are equal: less is noise of the sampling
 NO_HOST_HAS = "none has what it needs"
+EXCLUDED = "excluded"
 CANDIDATES = 16  # that an answer shows, best first
 
 by_load = attrgetter("load")
@@ -224,6 +225,6 @@ def ranked(request: PlacementRequest, view: View, limit: int = CANDIDATES) -> tu
 
 
 def candidate(host: HostView, view: View, excluded: frozenset[HostId] = frozenset()) -> Candidate:
-    why = "excluded" if host.name in excluded else host.why
+    why = EXCLUDED if host.name in excluded else host.why
     age_s = max(0.0, view.now_s - host.sampled_at_s)
     return Candidate(host.name, host.load, age_s, not why, why)

@@ -21,6 +21,7 @@ Json = dict[str, object]
 
 HELD, DEPENDS, LATER, NEXT = "held", "after ", "not before ", "next, "
 UNFIT, TOO_WIDE, CLOSED = "no host ", "it needs ", "it may run on "
+LACKING = "it begins once "
 AT_ONCE = " of its array may run at once "
 STATES = {
     "pending": ("PENDING", "PD"), "running": ("RUNNING", "R"), "suspended": ("SUSPENDED", "S"),
@@ -53,6 +54,10 @@ class Job:
         self.started = seconds(row.get("started"))
         self.finished = seconds(row.get("finished"))
         self.cpu_s = seconds(row.get("cpu_s")) or 0.0
+        self.limit_s = seconds(row.get("timeout_s"))
+        self.directory, self.output, self.error = (
+            printable(str(row.get(name) or "")) for name in ("directory", "output", "error")
+        )
         # Another user's, and shown: nothing of it is for the terminal.
         words = tuple(printable(str(word)) for word in command) if isinstance(command, list) else ()
         self.program = (words[len(LAUNCHER) :] if words[: len(LAUNCHER)] == LAUNCHER else words)[:1]
@@ -141,13 +146,14 @@ def read_all(file: int) -> str:
     return os.pread(file, size, 0).decode(errors="replace").strip()
 
 
-def jobs(ids: Sequence[str] = ()) -> list[Job]:
-    """Those with these ids, or all on record. Raises SlurmError."""
+def jobs(ids: Sequence[str] = (), *, details: bool = False) -> list[Job]:
+    """Those with these ids, or all on record. `details`: with what their users gave, of those with
+    ids. Raises SlurmError."""
     for one in ids:
         if not SELECTOR.fullmatch(one):
             raise SlurmError(f"Invalid job id specified: {one}")
     if ids:
-        reply = ask({"op": "queue.jobs", "ids": list(ids), "tasks": True})
+        reply = ask({"op": "queue.jobs", "ids": list(ids), "tasks": True, "attempts": details})
     else:
         reply = ask({"op": "jobs", "all": True, "cluster": True, "tasks": True})
     rows = reply.get("jobs")
@@ -168,6 +174,8 @@ def reason_of(state: str, reason: str) -> str:
         return "None"
     if AT_ONCE in reason:
         return "JobArrayTaskLimit"
+    if LACKING in reason:
+        return "Resources"
     words = ((HELD, "JobHeldUser"), (DEPENDS, "Dependency"), (LATER, "BeginTime"),
              (NEXT, "Resources"), (UNFIT, "Resources"), (TOO_WIDE, "Resources"),
              (CLOSED, "ReqNodeNotAvail"))  # fmt: skip

@@ -59,7 +59,7 @@ def show(rest: list[str], *, one_line: bool) -> None:
     if not what.startswith("job"):
         raise SlurmError(f"show {what} is not supported by lbd; it has job, config, hostnames")
     ids = [what.partition("=")[2]] if "=" in what else ids
-    found = jobs([one for word in ids for one in listed(word)])
+    found = jobs([one for word in ids for one in listed(word)], details=True)
     for job in found:
         pairs = [f"{key}={value}" for key, value in described(job)]
         print(" ".join(pairs) if one_line else "\n   ".join(pairs) + "\n")
@@ -71,6 +71,7 @@ def described(job: Job) -> list[tuple[str, str]]:
     pairs = [("JobId", job.id)]
     if job.index:
         pairs += [("ArrayJobId", job.array), ("ArrayTaskId", job.index)]
+    output = job.output or f"(lbctl logs {job.id})"
     return [
         *pairs,
         ("JobName", job.name),
@@ -80,6 +81,7 @@ def described(job: Job) -> list[tuple[str, str]]:
         ("Reason", job.reason),
         ("ExitCode", job.exit_code),
         ("RunTime", elapsed(ran_s(job))),
+        ("TimeLimit", elapsed(job.limit_s) if job.limit_s else "UNLIMITED"),
         ("SubmitTime", moment(job.submitted, "Unknown")),
         ("StartTime", moment(job.started, "Unknown")),
         ("EndTime", moment(job.finished, "Unknown")),
@@ -91,6 +93,9 @@ def described(job: Job) -> list[tuple[str, str]]:
         ("NumTasks", "1"),
         ("Comment", job.raw_reason or "(null)"),
         ("Command", shlex.join(job.program)),
+        ("WorkDir", job.directory or "(null)"),
+        ("StdErr", job.error or output),
+        ("StdOut", output),
     ]
 
 

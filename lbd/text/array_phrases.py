@@ -93,16 +93,21 @@ def about(seconds: float) -> str:
 
 
 class Pace:
-    """How long the rest will take, at the rate of what has ended since the first look."""
+    """How long the rest will take, at the rate of what had ended when the last of it was seen to
+    end. It is not reckoned anew before another ends: with few left, it would only grow."""
 
     def __init__(self) -> None:
         self._first: tuple[float, int] | None = None
+        self._last = 0.0, 0
 
     def left_s(self, ended: int, total: int, now_s: float) -> float | None:
         """None: nothing has ended yet."""
         if self._first is None:
             self._first = now_s, ended
-        began_s, before = self._first
-        if ended <= before or now_s <= began_s or ended >= total:
+            self._last = self._first
+        if ended != self._last[1]:
+            self._last = now_s, ended
+        (began_s, before), (seen_s, _) = self._first, self._last
+        if ended <= before or seen_s <= began_s or ended >= total:
             return None
-        return (total - ended) * (now_s - began_s) / (ended - before)
+        return max(0.0, (total - ended) * (seen_s - began_s) / (ended - before) - (now_s - seen_s))

@@ -138,7 +138,7 @@ def test_what_no_host_has_is_refused_at_once_and_accepted_by_the_queue_with_a_li
     )  # fmt: skip
     queued = run(lab, "-d", "--feature", "huge", "true")
     assert queued.returncode == 0
-    assert "no host has what it needs (h1, h2: no feature huge)" in queued.stderr
+    assert "h1, h2: no feature huge; it begins once a host has what it needs" in queued.stderr
     for words in (("--need", "gpu=3"), ("--feature", "huge")):
         found = lab.lbctl_json("h1", "predict", *words)
         assert (found["how"], found["choices"]) == (

@@ -80,6 +80,7 @@ def test_dependencies_times_questions_and_cancelling(slurm, tmp_path):
     assert shown == f"{first}|PD|BeginTime\n{second}|PD|Dependency\n"
     assert "JobState=PENDING Reason=Dependency" in slurm("scontrol", "-o", "show", "job", second)
     slurm("scontrol", "update", f"JobId={first}", "TimeLimit=5", "JobName=other")
+    assert "TimeLimit=00:05:00" in slurm("scontrol", "-o", "show", "job", first)
     assert slurm("squeue", "--noheader", "--name", "other", "--format=%A") == f"{first}\n"
     slurm("scancel", first)
     slurm("scancel", first)  # it has ended: no error

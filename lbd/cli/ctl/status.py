@@ -47,7 +47,7 @@ HEADER = (
     ">SPEED", ">SLOTS", ">LOCAL", ">FOREIGN", ">TIER", ">AGE", "ADDRESS",
 )  # fmt: skip
 GO_FIRST = (
-    "ADDRESS", ">SPEED", ">STALLED", ">IO", ">CPU", ">CORES", ">AGE", ">LOCAL", "BUSY",
+    "ADDRESS", ">SPEED", ">STALLED", ">IO", ">CPU", ">CORES", ">LOCAL", ">AGE", "BUSY",
     ">UTIL", ">MEMORY", ">FOREIGN", ">TIER",
 )  # fmt: skip
 SITE_AT = 8  # where the loads of the site's own stand

@@ -294,6 +294,9 @@ def run_down(options: argparse.Namespace) -> int:
     root = root_of(options)
     acts_from_it = acted_from() == root
     print(f"the lab in {root} is gone" if removal.down(root) else f"there is no lab in {root}")
+    if os.geteuid():  # root's is the system's
+        with suppress(OSError):  # something else is in it, or it is not there
+            os.rmdir(default_runtime_dir())
     if acts_from_it:
         print(
             "this shell still acts from one of its hosts: `unset LBD_CONFIG; hash -r`, or leave it"

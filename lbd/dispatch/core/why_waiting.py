@@ -236,12 +236,14 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
 
 
 def _nobody_has(job: QueuedJob, hosts: Mapping[HostId, Server]) -> str:
-    """That no host has what the job needs; "" if one has."""
+    """That no host it may go to has what the job needs; "" if one has."""
     able = [server for name, server in hosts.items() if job.may_go_to(name)]
     if any(server.could_have(job) for server in able):
         return ""
-    lacks = _lacks(job, able)
-    return f"no host has what it needs ({lacks}); it begins once one does"
+    if not (lacks := _lacks(job, able)):
+        return ""
+    other = job.only or ("a host" if len(able) == len(hosts) else "another host")
+    return f"{lacks}; it begins once {other} has what it needs"
 
 
 def _short(job: QueuedJob, servers_by_host: list[Server]) -> list[Server]:

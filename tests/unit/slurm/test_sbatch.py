@@ -267,7 +267,7 @@ def test_states_and_reasons():
             "held by ann": "JobHeldUser", "next, as soon as a slot": "Resources",
             "2 tasks of its array may run at once (%2)": "JobArrayTaskLimit",
             "it needs 8 slots on one host; the largest there has 2": "Resources",
-            "no host has what it needs (h1: no gpu); it begins once one does": "Resources",
+            "h1: no gpu; it begins once a host has what it needs": "Resources",
             "it may run on h1 alone (-H), which takes no jobs now: drained": "ReqNodeNotAvail",
             "3 jobs go before it": "Priority"}  # fmt: skip
     assert {text: reason_of("pending", text) for text in said} == said

@@ -68,4 +68,7 @@ def test_the_rest_takes_as_long_as_what_has_ended_since_the_first_look():
     assert pace.left_s(10, 110, 5.0) is None
     assert pace.left_s(10, 110, 9.0) is None
     assert pace.left_s(20, 110, 15.0) == 90.0
+    assert pace.left_s(20, 110, 25.0) == 80.0
+    assert pace.left_s(20, 110, 200.0) == 0.0
+    assert pace.left_s(21, 110, 215.0) == 89 * 210 / 11
     assert pace.left_s(110, 110, 99.0) is None

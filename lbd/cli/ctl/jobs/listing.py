@@ -48,7 +48,7 @@ STATE_COLOURS = {
 HEADER = ("ID", "NAME", "USER", "STATE", "FROM", "ON", "STARTED", ">AGE", ">RAN", ">CPU", ">EXIT",
           "COMMAND")  # fmt: skip
 GO_FIRST = (  # where there is no room
-    "FROM", ">CPU", "NAME", ">AGE", "STARTED", ">RAN", ">EXIT", "USER",
+    "FROM", ">CPU", ">AGE", "STARTED", "NAME", ">RAN", ">EXIT", "USER",
 )  # fmt: skip
 HEADING_OF = {  # a key of the JSON; else it is the same
     "origin": "FROM", "host": "ON", "submitted": "AGE", "cpu_s": "CPU", "exit_status": "EXIT",
@@ -149,7 +149,9 @@ def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
     if any(waits):
         header = (*HEADER, "WAITS")
         rows = [(*row, why) for row, why in zip(rows, waits, strict=True)]
-    return page.table(header, rows, GO_FIRST, ("STATE", "COMMAND", "WAITS"))
+    of_one_user = len({text(job, "user") for job in found}) == 1 < len(found)
+    go_first = sorted(GO_FIRST, key=lambda title: title != "USER") if of_one_user else GO_FIRST
+    return page.table(header, rows, go_first, ("STATE", "COMMAND", "WAITS"))
 
 
 def job_row(job: Json, clock: Clock) -> Row:

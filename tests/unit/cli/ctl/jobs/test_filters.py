@@ -166,7 +166,7 @@ def test_why_a_job_waits_goes_before_its_times():
                "reason": "after 3 has succeeded"}  # fmt: skip
     lines = job_lines([running, waiting], Clock(1000.0), Page(Paint(on=False), 80))
     assert lines[2].endswith("after 3 has succeeded")
-    assert "USER" in lines[0]
+    assert "NAME" in lines[0]
 
 
 def test_an_array_of_which_some_tasks_run_says_what_the_others_wait_for():

@@ -270,7 +270,7 @@ def test_it_draws_at_every_size(lines, columns):
 
 
 def test_the_column_that_a_view_is_sorted_by_is_kept():
-    shown = top([host(1)], [job(1, cpu_s=7.0), job(2, cpu_s=9.0)], columns=36)
+    shown = top([host(1)], [job(1, cpu_s=7.0), job(2, cpu_s=9.0)], columns=60)
     shown.press("2")
     heading = next(line for line in shown.lines if "COMMAND" in line)
     assert "CPU" not in heading.split()

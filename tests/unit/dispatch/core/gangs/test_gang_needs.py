@@ -84,7 +84,7 @@ def test_one_that_no_hosts_can_ever_hold_says_how_many_they_can():
 def test_what_nobody_has_is_said_as_of_a_job():
     table = table_of(h1=facts(gpus=0))
     assert table.gang(2, needs=GPU) == []
-    assert table.why(1) == "no host has what it needs (h1: no gpu); it begins once one does"
+    assert table.why(1) == "h1: no gpu; it begins once a host has what it needs"
 
 
 def test_resources_are_kept_for_it_as_slots_are():
