@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
-from lbd.dispatch.ledger.database_url import mode_in_force
+from lbd.dispatch.ledger.database_url import fault_of_password_file, mode_in_force
 from lbd.dispatch.ledger.work import Ask, Many, Over, Result, Row, Work, advance
 from lbd.errors import ConfigError, Unavailable
 
@@ -52,7 +52,11 @@ class Connection:
         try:
             self._open = await self._connect()
         except REFUSALS as problem:
-            raise ConfigError(f"dispatch.store {self.where}: {line(problem)}") from None
+            why = line(problem)
+            if isinstance(problem, asyncpg.InvalidAuthorizationSpecificationError):
+                fault = fault_of_password_file(self._url, os.environ)
+                why += f"; {fault}" if fault else ""
+            raise ConfigError(f"dispatch.store {self.where}: {why}") from None
         except ValueError as problem:
             what = f"not a URL like postgresql://user@host:5432/database ({line(problem)})"
             raise ConfigError(f"dispatch.store {self.where}: {what}") from None

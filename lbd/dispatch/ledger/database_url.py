@@ -6,6 +6,7 @@ Off this machine we ask for TLS and for the server's certificate, unless the URL
 """
 
 import ipaddress
+import os
 from collections.abc import Mapping
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -64,3 +65,16 @@ def exposed(url: str, environment: Mapping[str, str]) -> str:
         return ""
     how = "in the open" if mode == "disable" else "to anyone who answers there"
     return f"commands and environments go to {', '.join(away)} {how} (sslmode={mode})"
+
+
+def fault_of_password_file(url: str, environment: Mapping[str, str]) -> str:
+    """Why the driver had no password from the file where it looks for one; "" if it may have had
+    one, or had it from elsewhere."""
+    if urlsplit(url).password or environment.get("PGPASSWORD"):
+        return ""
+    path = environment.get("PGPASSFILE") or os.path.expanduser("~/.pgpass")
+    try:
+        mode = os.stat(path).st_mode & 0o777
+    except OSError as problem:
+        return f"{path}: {problem.strerror}"
+    return f"{path} is passed over, since others may read it: chmod 600" if mode & 0o077 else ""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lbd.dispatch.ledger.database_url import exposed, mode_in_force
+from lbd.dispatch.ledger.database_url import exposed, fault_of_password_file, mode_in_force
 
 HERE = [
     "postgresql:///lbd",
@@ -65,3 +65,37 @@ async def test_a_server_without_tls_is_not_spoken_to(monkeypatch):
     with pytest.raises(connection.Unavailable):
         await connection.Connection("postgresql://localhost/lbd", "test", 10.0).first()
     assert asked["ssl"] is None
+
+
+@pytest.mark.parametrize(
+    ("url", "given", "mode", "fault"),
+    [
+        ("postgresql://lbd@db.example/lbd", {}, None, "No such file or directory"),
+        ("postgresql://lbd@db.example/lbd", {}, 0o640, "is passed over, since others may read it"),
+        ("postgresql://lbd@db.example/lbd", {}, 0o600, ""),
+        ("postgresql://lbd:secret@db.example/lbd", {}, None, ""),
+        ("postgresql://lbd@db.example/lbd", {"PGPASSWORD": "secret"}, None, ""),
+    ],
+)
+def test_why_no_password_was_sent_is_said(tmp_path, url, given, mode, fault):
+    path = tmp_path / "pass"
+    if mode is not None:
+        path.touch()
+        path.chmod(mode)
+    found = fault_of_password_file(url, {"PGPASSFILE": str(path), **given})
+    assert fault in found
+    assert bool(found) is bool(fault)
+
+
+async def test_a_refused_password_is_said_with_its_file(monkeypatch, tmp_path):
+    asyncpg = pytest.importorskip("asyncpg")
+    from lbd.dispatch.ledger import connection
+
+    async def connect(_url, **_options):
+        raise asyncpg.InvalidPasswordError('password authentication failed for user "lbd"')
+
+    monkeypatch.setattr(connection.asyncpg, "connect", connect)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "none"))
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    with pytest.raises(connection.ConfigError, match=r'user "lbd"; .*/none: No such file'):
+        await connection.Connection("postgresql://lbd@db.example/lbd", "test", 10.0).first()
