@@ -43,15 +43,25 @@ class KnownHosts:
         return []
 
     async def follow(self, state: LimState) -> None:
-        """Writes them whenever they are others, until it is cancelled."""
+        """Writes them whenever they are others, until it is cancelled, and then once more."""
         loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(LOOK_S)
-            now = joined(state.table)
-            # Who knows nobody has just been started, or is the last one left.
-            if now and now != self._written:
-                self._written = now
-                await loop.run_in_executor(None, self._write, now)
+        try:
+            while True:
+                await asyncio.sleep(LOOK_S)
+                if others := self._others(state):
+                    await loop.run_in_executor(None, self._write, others)
+        finally:
+            if others := self._others(state):
+                self._write(others)
+
+    def _others(self, state: LimState) -> list[m.Member]:
+        """Those of now, if others were written."""
+        now = joined(state.table)
+        # Who knows nobody has just been started, or is the last one left.
+        if not now or now == self._written:
+            return []
+        self._written = now
+        return now
 
     def _write(self, hosts: list[m.Member]) -> None:
         try:

@@ -232,6 +232,8 @@ class Membership:
 
     def left(self, name: HostId) -> list[Action]:
         """A host sent Leave."""
+        if name not in self._table.entries:
+            return []  # forgotten already
         if self._table.entries[name].listed:
             self._table.leave(name)
         else:
@@ -242,7 +244,8 @@ class Membership:
         """The host that leaves by that message. One that we still hear does not."""
         if not isinstance(message.body, m.Forget):
             return message.sender
-        return message.body.host if self.is_lost(message.body.host, now_s) else None
+        name = message.body.host
+        return name if name not in self._table.entries or self.is_lost(name, now_s) else None
 
     def is_lost(self, name: HostId, now_s: float) -> bool:
         """Whether it is another host that is known, and is not heard."""

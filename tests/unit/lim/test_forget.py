@@ -39,6 +39,12 @@ async def test_it_is_forgotten_by_all_and_gossip_does_not_bring_it_back(lost):
     assert not knows(one)
 
 
+async def test_who_has_forgotten_it_already_is_not_asked_to_do_so(lost):
+    one, other = lost
+    other.lim.perform(other.lim.state.left(LOST, time.monotonic()))
+    assert (await one.ask({"op": "forget", "host": "h3"}))["missing"] == []
+
+
 async def test_its_drain_is_still_known_and_why(lost):
     """The machine may come back, and is drained then; only an undrain ends that."""
     one, other = lost

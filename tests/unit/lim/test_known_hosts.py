@@ -45,6 +45,18 @@ async def test_hosts_meet_again_though_the_one_they_joined_by_is_gone(tmp_path, 
         assert not up(daemons[0], "c")
 
 
+async def test_who_is_stopped_soon_after_it_joined_has_written_whom_it_met(tmp_path):
+    a, b = (joining(tmp_path, name) for name in "ab")
+    path = tmp_path / "b/state" / NAME
+    async with running(a, b) as daemons:
+        task = asyncio.create_task(KnownHosts(path.parent, "test").follow(daemons[1].lim.state))
+        await until(lambda: up(daemons[1], "a"))
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    assert '"a"' in path.read_text()
+
+
 def greeted(actions):
     return [action.to for action in actions]
 
