@@ -51,7 +51,9 @@ def main(argv: list[str]) -> int:
 def ignorable(text: str) -> str:
     """Raises ArgumentTypeError for what is not an option that sbatch refuses."""
     names = [name.strip().removeprefix("--") for name in listed(text)]
-    allowed = {"partition", *GRAMMAR.refused, *GRAMMAR.refused_plain} - {*GRAMMAR.instead}
+    allowed = {"partition", "open-mode", *GRAMMAR.refused, *GRAMMAR.refused_plain} - {
+        *GRAMMAR.instead
+    }
     for name in names:
         if name not in allowed:
             raise ArgumentTypeError(f"sbatch does not refuse {name!r}; {hint(name, allowed)}")

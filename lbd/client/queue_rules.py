@@ -178,9 +178,10 @@ def deadline_unix_s(text: str) -> float:
 def check_staged(values: dict[str, str], fetch: list[str]) -> None:
     """Raises Trouble for what would be lost with the private directory, or overwritten."""
     for name in ("output", "error"):
-        if not values.get(name, "/").startswith("/") and values[name] not in fetch:
+        path = values.get(name, "/")
+        if not path.startswith("/") and not any(f"{path}/".startswith(f"{one}/") for one in fetch):
             raise Trouble(
-                f"--{name} {values[name]}: --fetch it, too, or it is lost when the directory in "
+                f"--{name} {path}: --fetch it, too, or it is lost when the directory in "
                 "which the job runs is removed"
             )
     for path in fetch if "array" in values else ():

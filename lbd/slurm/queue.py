@@ -146,14 +146,21 @@ def read_all(file: int) -> str:
     return os.pread(file, size, 0).decode(errors="replace").strip()
 
 
-def jobs(ids: Sequence[str] = (), *, details: bool = False) -> list[Job]:
-    """Those with these ids, or all on record. `details`: with what their users gave, of those with
-    ids. Raises SlurmError."""
+def with_details(job: Job) -> Job:
+    """The same, or its array, with what its user gave. Raises SlurmError."""
+    reply = ask({"op": "queue.jobs", "ids": [job.array], "attempts": True})
+    rows = reply.get("jobs")
+    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return Job(found[0]) if found else job
+
+
+def jobs(ids: Sequence[str] = ()) -> list[Job]:
+    """Those with these ids, or all on record. Raises SlurmError."""
     for one in ids:
         if not SELECTOR.fullmatch(one):
             raise SlurmError(f"Invalid job id specified: {one}")
     if ids:
-        reply = ask({"op": "queue.jobs", "ids": list(ids), "tasks": True, "attempts": details})
+        reply = ask({"op": "queue.jobs", "ids": list(ids), "tasks": True})
     else:
         reply = ask({"op": "jobs", "all": True, "cluster": True, "tasks": True})
     rows = reply.get("jobs")

@@ -79,6 +79,7 @@ export SLURM_JOB_PARTITION=lbd SLURM_RESTART_COUNT=$((LBD_ATTEMPT - 1))
 if [ -n "${LBD_ARRAY_ID:-}" ]; then
     export SLURM_ARRAY_JOB_ID="$LBD_ARRAY_ID" SLURM_ARRAY_TASK_ID="$LBD_ARRAY_INDEX"
 fi
+[ -z "${CUDA_VISIBLE_DEVICES:-}" ] || export SLURM_JOB_GPUS="$CUDA_VISIBLE_DEVICES"
 script=$(mktemp) && cat >"$script" || exit 1
 exec 3<"$script"
 rm -f "$script"
@@ -160,6 +161,8 @@ def in_script(text: str, name: str) -> Given:
 
 def check_refused(given: Given) -> None:
     """Raises SlurmError, which names a partition too, if there is more."""
+    if given.values.get("open-mode", "truncate") not in ("truncate", "t"):
+        given.refused["open-mode"] = f"--open-mode {given.values['open-mode']}"
     if given.refused and not is_ours(given.values):
         given.refused["partition"] = f"--partition {given.values['partition']}"
     given.check(GRAMMAR)
@@ -212,8 +215,6 @@ def check_shape(values: dict[str, str]) -> None:
             f"invalid partition specified: {values['partition']}; {PARTITION} is all; "
             f"take it out, or set {let_be_too(['partition'])}"
         )
-    if values.get("open-mode", "truncate") not in ("truncate", "t"):
-        raise SlurmError(f"--open-mode {values['open-mode']} is not supported by lbd")
 
 
 def tasks_of(values: dict[str, str]) -> int:

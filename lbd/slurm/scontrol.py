@@ -3,9 +3,10 @@
 import shlex
 
 from lbd.slurm.options import PARTITION, Grammar, SlurmError, listed, read, words_of
-from lbd.slurm.queue import SHOWN_S, Job, act, jobs
+from lbd.slurm.queue import SHOWN_S, Job, act, jobs, with_details
 from lbd.slurm.squeue import ran_s
 from lbd.slurm.times import begin_text, elapsed, limit_s, moment
+from lbd.text.name_patterns import fill_in
 
 GRAMMAR = Grammar(
     words_of("clusters"),
@@ -14,6 +15,7 @@ GRAMMAR = Grammar(
     frozenset(),
     words_of("all future json yaml"),
 )
+DETAILED = 20  # jobs, or arrays: each is asked for by itself
 VERBS = ("show", "hold", "release", "requeue", "update", "ping", "uhold")
 USAGE = """usage: scontrol [-o] show job [ID], show config, hold|release|requeue ID...,
        update JobId=ID KEY=VALUE..."""
@@ -59,19 +61,27 @@ def show(rest: list[str], *, one_line: bool) -> None:
     if not what.startswith("job"):
         raise SlurmError(f"show {what} is not supported by lbd; it has job, config, hostnames")
     ids = [what.partition("=")[2]] if "=" in what else ids
-    found = jobs([one for word in ids for one in listed(word)], details=True)
+    found = jobs([one for word in ids for one in listed(word)])
+    given: dict[str, Job] = {}  # by array
     for job in found:
-        pairs = [f"{key}={value}" for key, value in described(job)]
+        if job.array not in given and len(given) < DETAILED:
+            given[job.array] = with_details(job)
+        pairs = [f"{key}={value}" for key, value in described(job, given.get(job.array, job))]
         print(" ".join(pairs) if one_line else "\n   ".join(pairs) + "\n")
     if not found:
         print("No jobs in the system")
 
 
-def described(job: Job) -> list[tuple[str, str]]:
+def described(job: Job, given: Job) -> list[tuple[str, str]]:
+    """`given`: with what its user gave."""
     pairs = [("JobId", job.id)]
     if job.index:
         pairs += [("ArrayJobId", job.array), ("ArrayTaskId", job.index)]
-    output = job.output or f"(lbctl logs {job.id})"
+    index = int(job.index) if job.index else None
+    output, error = (
+        fill_in(path.encode(), job.id, index, job.host).decode() or f"(lbctl logs {job.id})"
+        for path in (given.output, given.error or given.output)
+    )
     return [
         *pairs,
         ("JobName", job.name),
@@ -81,7 +91,7 @@ def described(job: Job) -> list[tuple[str, str]]:
         ("Reason", job.reason),
         ("ExitCode", job.exit_code),
         ("RunTime", elapsed(ran_s(job))),
-        ("TimeLimit", elapsed(job.limit_s) if job.limit_s else "UNLIMITED"),
+        ("TimeLimit", elapsed(given.limit_s) if given.limit_s else "UNLIMITED"),
         ("SubmitTime", moment(job.submitted, "Unknown")),
         ("StartTime", moment(job.started, "Unknown")),
         ("EndTime", moment(job.finished, "Unknown")),
@@ -93,8 +103,8 @@ def described(job: Job) -> list[tuple[str, str]]:
         ("NumTasks", "1"),
         ("Comment", job.raw_reason or "(null)"),
         ("Command", shlex.join(job.program)),
-        ("WorkDir", job.directory or "(null)"),
-        ("StdErr", job.error or output),
+        ("WorkDir", given.directory or "(null)"),
+        ("StdErr", error),
         ("StdOut", output),
     ]
 

@@ -24,13 +24,13 @@ from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.order_from_request import over_memory
 from lbd.lbm.inbound.performer import FAULT, Performer, not_started
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
-from lbd.lbm.queue.name_patterns import fill_in, shown_id
 from lbd.lbm.staging.attempt_files import AttemptFiles
 from lbd.lbm.staging.workdirs import FilesRefused
 from lbd.local.write_all import write_all
 from lbd.model import GANG_MOVES, GANG_SHOWN, NO_NEEDS, HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.process.boot_clock import clock_s
+from lbd.text.name_patterns import fill_in, shown_id
 from lbd.text.needs_words import read_needs_text
 
 # Where its output goes. What cannot be opened is our failure, 125, and no status of the command's.

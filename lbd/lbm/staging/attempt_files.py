@@ -13,12 +13,12 @@ from lbd.keeper.spawn_order import Order
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.order_from_request import make_order
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
-from lbd.lbm.queue.name_patterns import fill_in, shown_id
 from lbd.lbm.staging.pack_transfer import receive_pack
 from lbd.lbm.staging.step import run_step
 from lbd.lbm.staging.workdirs import AWAY, FilesRefused, Workdir, check_allowed, owner_of
 from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2, lbm_pb2
+from lbd.text.name_patterns import fill_in, shown_id
 
 
 class AttemptFiles:

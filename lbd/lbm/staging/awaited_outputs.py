@@ -5,10 +5,10 @@ import contextlib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
-from lbd.lbm.queue.name_patterns import shown_id
 from lbd.lbm.staging.pack_store import Note
 from lbd.local.json_socket import Json
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.name_patterns import shown_id
 
 PAUSE_S = 0.2  # of an array many come at once
 

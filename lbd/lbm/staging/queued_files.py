@@ -23,7 +23,6 @@ from lbd.errors import LbdError, Unavailable
 from lbd.keeper.spawn_order import Order
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.queue.dispatcher_client import DispatcherClient, ranges_of
-from lbd.lbm.queue.name_patterns import fill_in, shown_id
 from lbd.lbm.queue.notifications import Notifications
 from lbd.lbm.queue.other_spools import NotKept
 from lbd.lbm.session.request import ClientRequest
@@ -34,6 +33,7 @@ from lbd.lbm.staging.step import step_words
 from lbd.lbm.staging.workdirs import check_allowed
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.job_log import JobLog
+from lbd.text.name_patterns import fill_in, shown_id
 
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 Result = TypeVar("Result")

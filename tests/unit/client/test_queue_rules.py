@@ -3,12 +3,13 @@
 And what is said to options of Slurm."""
 
 import time
+from contextlib import nullcontext
 
 import pytest
 
 from lbd.client.complaints import Trouble
 from lbd.client.options import read_options
-from lbd.client.queue_rules import all_tasks_write, deadline_unix_s
+from lbd.client.queue_rules import all_tasks_write, check_staged, deadline_unix_s
 
 ARRAY = ["-d", "--array", "1-3"]
 
@@ -208,3 +209,12 @@ def test_what_to_wait_for_that_makes_no_sense(words, line):
 def test_what_slurm_has_is_answered_with_ours(words, said):
     with pytest.raises(Trouble, match=said):
         options("-d", *words)
+
+
+@pytest.mark.parametrize(
+    ("output", "fetch", "is_lost"),
+    [("log", [], True), ("log", ["log"], False), ("o/log", ["o"], False), ("olog", ["o"], True)],
+)
+def test_output_that_is_not_brought_back_is_refused(output, fetch, is_lost):
+    with pytest.raises(Trouble, match="--fetch it, too") if is_lost else nullcontext():
+        check_staged({"output": output}, fetch)

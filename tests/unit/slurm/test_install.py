@@ -22,7 +22,9 @@ def test_the_commands_are_put_where_nothing_of_others_is(tmp_path):
 
 
 def test_they_are_installed_with_the_options_to_be_ignored(tmp_path, monkeypatch, capsys):
-    (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH -p big\n#SBATCH --mail-type=END -A x\n")
+    (tmp_path / "job.sh").write_text(
+        "#!/bin/sh\n#SBATCH -p big\n#SBATCH --mail-type=END -A x\n#SBATCH --open-mode=append\n"
+    )
 
     def refusal(variable):
         words = [str(tmp_path / "bin/sbatch"), "--nice", str(tmp_path / "job.sh")]
@@ -34,10 +36,19 @@ def test_they_are_installed_with_the_options_to_be_ignored(tmp_path, monkeypatch
         "/bin --ignore account,partition,qos,mail-type,mail-user,hint,wckey\n"
         in capsys.readouterr().out
     )
-    assert "--mail-type END (line 3), --nice, --partition big are" in refusal("account")
-    assert slurm_main(["install", "--ignore", "partition,--mail-type", str(tmp_path / "bin")]) == 0
+    assert "--mail-type END (line 3), --nice, --open-mode append, --partition big are" in refusal(
+        "account"
+    )
+    assert (
+        slurm_main(
+            ["install", "--ignore", "partition,--mail-type,open-mode", str(tmp_path / "bin")]
+        )
+        == 0
+    )
     assert "--account x (line 3), --nice are not supported" in refusal("")
-    assert refusal("account").endswith(f"or set {LET_BE}=partition,mail-type,account,nice\n")
+    assert refusal("account").endswith(
+        f"or set {LET_BE}=partition,mail-type,open-mode,account,nice\n"
+    )
 
 
 @pytest.mark.parametrize(("name", "answer"), [("acount", '"account"'), ("time", ""), ("hold", "")])

@@ -97,7 +97,6 @@ def test_what_becomes_of_an_option(given, expected):
         (["-o", "x.%s"], "%s is not supported"),
         (["-w", "h[1-2],h4"], "name one host"),
         (["-a", "5-1"], "--array"),
-        (["--open-mode=append"], "--open-mode append is not supported"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -149,7 +149,7 @@ def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
     if any(waits):
         header = (*HEADER, "WAITS")
         rows = [(*row, why) for row, why in zip(rows, waits, strict=True)]
-    of_one_user = len({text(job, "user") for job in found}) == 1 < len(found)
+    of_one_user = len({text(job, "user") for job in found}) == 1
     go_first = sorted(GO_FIRST, key=lambda title: title != "USER") if of_one_user else GO_FIRST
     return page.table(header, rows, go_first, ("STATE", "COMMAND", "WAITS"))
 

@@ -26,9 +26,9 @@ from lbd.console.jobs import ANSWER_S
 from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, tables, text, texts
 from lbd.errors import ConfigError, LbdError, Unavailable
-from lbd.lbm.queue.name_patterns import fill_in
 from lbd.local.json_socket import AWAY, Refusal
 from lbd.local.write_all import write_all
+from lbd.text.name_patterns import fill_in
 
 FAILED = ("failed", "lost")
 PATIENCE_S = 15.0

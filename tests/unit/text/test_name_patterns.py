@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lbd.lbm.queue.name_patterns import fill_in
+from lbd.text.name_patterns import fill_in
 
 ROWS = [
     (b"out", b"out"),
