@@ -13,6 +13,7 @@ import os
 import socket
 import weakref
 from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import grpc.aio
 
@@ -29,38 +30,58 @@ ANY = ("0.0.0.0", "::")  # noqa: S104  # as the configuration may have it
 
 def close_excess(address: str, port: int, share: int) -> Counter[str]:
     """Of connections to `port`, those beyond the `share` of a peer's address; how many, by that."""
-    try:
-        numbers = sorted(int(name) for name in os.listdir(DESCRIPTORS))
-    except OSError:
-        return Counter()
-    if len(numbers) <= share:
-        return Counter()
     had: Counter[str] = Counter()
     closed: Counter[str] = Counter()
-    for number in numbers:
-        with contextlib.suppress(OSError):  # closed meanwhile, no socket, not connected
-            sock = socket.socket(
-                fileno=number
-            )  # some are users', which may hang as they are closed
-            try:
-                peer = peer_of(sock, address, port)
-                had[peer] += 1
-                if peer and had[peer] > share:
-                    sock.shutdown(socket.SHUT_RDWR)
-                    closed[peer] += 1
-            finally:
-                sock.detach()
+    numbers = descriptors()
+    if len(numbers) <= share:
+        return closed
+    for sock, peer in connections_to(address, port, numbers):
+        whose = sharer(peer[0])
+        had[whose] += 1
+        if had[whose] > share:
+            shut_down(sock)
+            closed[whose] += 1
     return closed
 
 
-def peer_of(sock: socket.socket, address: str, port: int) -> str:
-    """Whose share a connection to that place of ours is of, "" if it is none. Raises OSError."""
-    if sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return ""
-    own, own_port = sock.getsockname()[:2]
-    if own_port != port or address not in (plain(own), *ANY):
-        return ""
-    return sharer(plain(sock.getpeername()[0]))
+def descriptors() -> list[int]:
+    try:
+        return sorted(int(name) for name in os.listdir(DESCRIPTORS))
+    except OSError:
+        return []
+
+
+def connections_to(
+    address: str, port: int, numbers: Iterable[int]
+) -> Iterator[tuple[socket.socket, tuple[str, int]]]:
+    """Of these descriptors the connections to that place of ours, each with its peer."""
+    for number in numbers:
+        try:  # some are users', which may hang as they are closed
+            sock = socket.socket(fileno=number)
+        except OSError:  # closed meanwhile, or no socket
+            continue
+        try:
+            with contextlib.suppress(OSError):  # not connected
+                if sock.family in (socket.AF_INET, socket.AF_INET6):
+                    own, own_port = sock.getsockname()[:2]
+                    if own_port == port and address in (plain(own), *ANY):
+                        peer, peer_port = sock.getpeername()[:2]
+                        yield sock, (plain(peer), peer_port)
+        finally:
+            sock.detach()
+
+
+def shut_down(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+def reset(sock: socket.socket) -> None:
+    """As `shut_down`, and what has come and was not read is dropped: gRPC would read it first."""
+    import ctypes  # a MiB that is hardly ever needed
+
+    unspecified = bytes(16)  # connect(2): it dissolves the association
+    ctypes.CDLL(None, use_errno=True).connect(sock.fileno(), unspecified, len(unspecified))
 
 
 def sharer(peer: str) -> str:

@@ -21,6 +21,7 @@ long as commands run that it sent with an earlier certificate.
 import asyncio
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol, cast
@@ -115,6 +116,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
     def __init__(self, handlers: Iterable[grpc.GenericRpcHandler], trust: Callers) -> None:
         self._handlers = tuple(handlers)
         self._trust = trust
+        self.taken: Counter[str] = Counter()  # calls, by their peer as gRPC writes it
         self._known: dict[str, Handler] = {}  # of methods that there are
         self._calls = Budget(CALLS_MAX, sys.maxsize)
         self._streams = Budget(STREAMS_MAX, sys.maxsize)
@@ -144,6 +146,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
         is_long = handler.request_streaming or handler.response_streaming
 
         async def bounded(requests: object, context: "Context") -> object:
+            self.taken[context.peer()] += 1
             asker = self._trust.asker(context)
             hold(context, self._calls, asker, 1, "calls under way")
             if not is_long:

@@ -26,7 +26,9 @@ import grpc.aio
 
 from lbd.errors import ConfigError, Unavailable
 from lbd.model import target_of
+from lbd.net import call_watch
 from lbd.net import release as wire
+from lbd.net.call_watch import CallWatch
 from lbd.net.connection_share import ConnectionShares
 from lbd.net.guarded_calls import CALLS_MAX, GuardedCalls
 from lbd.net.neighbours import NeighbourCheck, Skewed, ignore
@@ -311,8 +313,11 @@ def bind(
     own_name = dict(trust.metadata).get(HOST_HEADER, "")
     check = NeighbourCheck(own_name, HOST_HEADER, skewed, trust.caller)
     interceptors = [trust.interceptor(cuts), check]
-    server = grpc.aio.server(options=server_options, interceptors=interceptors)
-    server.add_generic_rpc_handlers((GuardedCalls(handlers, trust),))
+    server = grpc.aio.server(
+        options=[*server_options, call_watch.OPTION], interceptors=interceptors
+    )
+    calls = GuardedCalls(handlers, trust)
+    server.add_generic_rpc_handlers((calls,))
     try:
         bound = trust.add_port(server, target_of(address, port))
     except RuntimeError:
@@ -321,4 +326,5 @@ def bind(
         where = target_of(address, port)
         raise ConfigError(f"cannot listen on {where}: in use, or not an address of this host")
     ConnectionShares(server, (address, bound), CONNECTIONS_MAX)
+    CallWatch(server, (address, bound), calls.taken)
     return server

@@ -1,0 +1,163 @@
+"""Closes the connections of an address that floods a port with calls (see `call_floods`).
+
+gRPC counts the calls of each connection for channelz, which costs a call nothing that can be
+measured. To ask for these numbers costs up to a millisecond. So they are asked for only while this
+process is busy, and those of each connection only while many calls are left.
+"""
+
+import asyncio
+import json
+import logging
+import time
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from typing import TypedDict
+from urllib.parse import unquote
+
+import grpc.aio
+from grpc._cython import cygrpc  # type: ignore[attr-defined]  # as grpcio-channelz does
+
+from lbd.net.call_floods import ANY_PORT, CallFloods, Place
+from lbd.net.connection_share import connections_to, descriptors, plain, reset
+from lbd.process.wake_ups import until_next_s
+
+log = logging.getLogger("lbd.net")
+
+OPTION = ("grpc.enable_channelz", 1)
+LOOK_S = 1.0
+BUSY = 0.1  # of a processor; less is no flood
+MANY = 500  # calls left since the last look
+CLOSE_LOOK_S = 0.1
+AWAY_LOOK_S = 0.005  # a TLS handshake takes about as long
+SPENT = 0.1  # of the time by looks, at most
+PEERS_MAX = 4096
+
+
+class CallWatch:
+    """Looks at a server's calls for as long as there is that server."""
+
+    def __init__(
+        self, server: grpc.aio.Server, place: tuple[str, int], taken: Counter[str]
+    ) -> None:
+        """`taken`: how many calls were taken over of each peer, as gRPC writes it."""
+        self._server = weakref.ref(server)
+        self._address, self._port = place
+        self._taken = taken
+        self._floods = CallFloods()
+        self._left = 0
+        self._looked_s = time.monotonic()
+        self._cpu_s = time.process_time()
+        self._keeps_away = False
+        self._later(0.0)
+
+    def _later(self, spent_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._floods.is_calm:
+            later_s = until_next_s(LOOK_S, loop.time())
+        else:
+            later_s = max(CLOSE_LOOK_S, spent_s / SPENT)
+        loop.call_later(later_s, self._look)
+
+    def _look(self) -> None:
+        if self._server() is None:
+            return
+        began_s, now_s = time.thread_time(), time.monotonic()
+        if not self._floods.is_calm or self._are_many_left(now_s):
+            self._look_closely(now_s)
+        self._later(time.thread_time() - began_s)
+
+    def _are_many_left(self, now_s: float) -> bool:
+        cpu_s = time.process_time()
+        busy = (cpu_s - self._cpu_s) / max(now_s - self._looked_s, LOOK_S / 2)
+        self._cpu_s, self._looked_s = cpu_s, now_s
+        if busy < BUSY and len(self._taken) < PEERS_MAX:
+            return False
+        before, self._left = self._left, begun_calls() - self._taken.total()
+        return self._left - before > MANY or len(self._taken) >= PEERS_MAX
+
+    def _look_closely(self, now_s: float) -> None:
+        begun = dict(begun_by_peer(self._port))
+        for peer in self._taken.keys() - begun.keys():
+            self._left += self._taken.pop(peer)
+        left = {place_of(peer): calls - self._taken[peer] for peer, calls in begun.items()}
+        for flood in self._floods.look(left, now_s):
+            address, port = flood.source
+            if port == ANY_PORT:
+                what = f"{address}: its connections are closed for {flood.away_s:g} s"
+            else:
+                what = f"{address}, port {port}: that connection is closed"
+            log.warning("too many calls to port %d from %s", self._port, what)
+        if not self._keeps_away:
+            self._keep_away()
+
+    def _keep_away(self) -> None:
+        began_s = time.thread_time()
+        away = self._floods.away(time.monotonic())
+        self._keeps_away = bool(away) and self._server() is not None
+        if self._keeps_away:
+            numbers = descriptors()
+            for sock, peer in connections_to(self._address, self._port, numbers):
+                if peer in away or (peer[0], ANY_PORT) in away:
+                    reset(sock)
+            later_s = max(AWAY_LOOK_S, (time.thread_time() - began_s) / SPENT)
+            asyncio.get_running_loop().call_later(later_s, self._keep_away)
+
+
+def place_of(peer: str) -> Place:
+    """Of "ipv4:10.0.0.2:40123" or "ipv6:%5Bfe80::1%5D:40123"."""
+    address, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    return plain(address.strip("[]")), int(port)
+
+
+class Ref(TypedDict):
+    name: str  # of a connection "chttp2 " and its peer
+    serverId: str
+    socketId: str
+
+
+class Calls(TypedDict, total=False):  # what is 0 is missing
+    callsStarted: str
+    streamsStarted: str
+
+
+class Known(TypedDict):
+    ref: Ref
+    data: Calls
+    local: dict[str, dict[str, str]]
+
+
+def servers() -> list[Known]:
+    """Of this process."""
+    return json.loads(cygrpc.channelz_get_servers(0)).get("server") or []
+
+
+def begun_calls() -> int:
+    """On all servers of this process."""
+    return sum(int(server["data"].get("callsStarted", 0)) for server in servers())
+
+
+def begun_by_peer(port: int) -> Iterator[tuple[str, int]]:
+    """Of each connection to `port`: its peer as gRPC writes it, and how many calls were begun."""
+    for server in servers():
+        for ref in connections(int(server["ref"]["serverId"])):
+            try:
+                known: Known = json.loads(cygrpc.channelz_get_socket(int(ref["socketId"])))[
+                    "socket"
+                ]
+            except ValueError:  # closed meanwhile
+                continue
+            if any(int(place.get("port", 0)) == port for place in known["local"].values()):
+                calls = int(known["data"].get("streamsStarted", 0))
+                yield ref["name"].partition(" ")[2], calls
+
+
+def connections(server: int) -> Iterator[Ref]:
+    """gRPC gives some hundreds at a time, by their numbers."""
+    first, is_end = 0, False
+    while not is_end:
+        page = json.loads(cygrpc.channelz_get_server_sockets(server, first, 0))
+        refs: list[Ref] = page.get("socketRef") or []
+        yield from refs
+        first = max((int(ref["socketId"]) + 1 for ref in refs), default=0)
+        is_end = page.get("end", False) or not refs

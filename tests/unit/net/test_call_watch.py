@@ -1,0 +1,151 @@
+"""The connections of a host that floods a port with calls are closed, over real sockets."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+
+import grpc
+import grpc.aio
+import pytest
+
+from lbd.net import call_floods, call_watch, transport
+from lbd.net.call_floods import ANY_PORT
+from lbd.net.call_watch import place_of
+from tests.unit.net.raw_http2 import (
+    ACK,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PREFACE,
+    RESET,
+    SETTINGS,
+    frame,
+    text,
+)
+
+OPTIONS = transport.options(1 << 20, 10.0)
+KEY = "k" * 40
+METHOD = "/test.S/Echo"
+FLOODER = "127.0.0.2"
+
+
+@pytest.fixture
+async def port(monkeypatch):
+    """Of a server that answers each call with its request."""
+    monkeypatch.setattr(call_watch, "LOOK_S", 0.1)
+
+    async def echo(request, _context):
+        return request
+
+    handlers = {"Echo": grpc.unary_unary_rpc_method_handler(echo)}
+    services = [grpc.method_handlers_generic_handler("test.S", handlers)]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = transport.bind("127.0.0.1", port, transport.Plain("h1", KEY), set(), services, OPTIONS)
+    await server.start()
+    yield port
+    await server.stop(None)
+
+
+def flood(port, ending, is_over):
+    """Calls from another address until that connection is closed."""
+    trust = transport.Plain("h2", KEY)
+    headers = {
+        ":method": "POST", ":scheme": "http", ":path": METHOD, ":authority": "x",
+        "te": "trailers", "content-type": "application/grpc",
+    } | dict(trust.metadata)  # fmt: skip
+    block = b"".join(b"\0" + text(name) + text(value) for name, value in headers.items())
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), source_address=(FLOODER, 0)) as sock,
+    ):
+        sock.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(SETTINGS, ACK, 0))
+        reader = threading.Thread(target=read_all, args=(sock,))
+        reader.start()
+        call = 1
+        while not is_over.is_set() and reader.is_alive():
+            calls = range(call, call + 100, 2)
+            call = calls.stop + 1
+            sock.sendall(b"".join(frame(HEADERS, END_HEADERS, n, block) + ending(n) for n in calls))
+
+
+def read_all(sock):
+    with contextlib.suppress(OSError):
+        while sock.recv(1 << 16):
+            pass
+
+
+async def heard(echo, metadata):
+    """Soon: what still waits of a flood is in the way for a moment."""
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                assert await echo(b"y", metadata=metadata) == b"y"
+                return
+            await asyncio.sleep(0.05)
+
+
+ENDINGS = {
+    "calls": lambda n: frame(DATA, END_STREAM, n, bytes(5)),
+    "resets": lambda n: frame(RESET, 0, n, struct.pack(">I", 8)),
+}
+
+
+@pytest.mark.parametrize("kind", ENDINGS)
+async def test_who_floods_is_kept_away_and_others_are_heard(port, kind, monkeypatch, caplog):
+    """Twenty connections kept all other hosts from a port for as long as they liked."""
+    monkeypatch.setattr(call_floods, "source_of", lambda place: (place[0], ANY_PORT))
+    is_over = threading.Event()
+    threads = [
+        threading.Thread(target=flood, args=(port, ENDINGS[kind], is_over)) for _ in range(2)
+    ]
+    peers = transport.Peers(transport.Plain("h3", KEY), OPTIONS)
+    echo = peers.channel("h1", f"127.0.0.1:{port}").unary_unary(METHOD)
+    try:
+        assert await echo(b"x", metadata=peers.metadata) == b"x"
+        for thread in threads:
+            thread.start()
+        async with asyncio.timeout(60):
+            while any(thread.is_alive() for thread in threads):  # noqa: ASYNC110  # nobody says so
+                await asyncio.sleep(0.05)
+        assert f"too many calls to port {port} from {FLOODER}: " in caplog.text
+        again = socket.create_connection(("127.0.0.1", port), source_address=(FLOODER, 0))
+        again.settimeout(20)
+        await asyncio.to_thread(read_all, again)  # to its end
+        again.close()
+        await heard(echo, peers.metadata)
+    finally:
+        is_over.set()
+        await peers.close()
+
+
+async def test_on_loopback_a_connection_that_floods_is_closed_and_the_next_let_in(port, caplog):
+    is_over = threading.Event()
+    thread = threading.Thread(target=flood, args=(port, ENDINGS["calls"], is_over))
+    thread.start()
+    try:
+        async with asyncio.timeout(60):
+            while thread.is_alive():  # noqa: ASYNC110  # nobody says so
+                await asyncio.sleep(0.05)
+    finally:
+        is_over.set()
+    assert "that connection is closed" in caplog.text
+    peers = transport.Peers(transport.Plain("h2", KEY), OPTIONS)
+    echo = peers.channel("h1", f"127.0.0.1:{port}").unary_unary(METHOD)
+    await heard(echo, peers.metadata)
+    await peers.close()
+
+
+@pytest.mark.parametrize(
+    ("peer", "place"),
+    [
+        ("ipv4:10.0.0.2:40123", ("10.0.0.2", 40123)),
+        ("ipv6:%5Bfe80::1%25eth0%5D:7", ("fe80::1%eth0", 7)),
+        ("ipv6:%5B::ffff:10.0.0.2%5D:7", ("10.0.0.2", 7)),
+    ],
+)
+def test_a_peer_as_grpc_writes_it(peer, place):
+    assert place_of(peer) == place
