@@ -27,6 +27,7 @@ from lbd.keeper import fd_store as holding
 from lbd.keeper.child import Parent
 from lbd.keeper.fd_store import Holding, frame_of
 from lbd.keeper.gate import Gate
+from lbd.keeper.kept_ports import KeptPorts
 from lbd.keeper.lbm_connection import LbmLine
 from lbd.keeper.limits.ceilings import read_totals
 from lbd.keeper.limits.cgroups import Containment
@@ -67,6 +68,8 @@ from lbd.process.boot_clock import clock_s
 from lbd.process.service_manager import ServiceManager
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lbd.keeper.job import Running
 
 POLL_ENDING_MS, ALONE_MS, FOR_EVER_MS = 5, 500, (1 << 31) - 1
@@ -117,7 +120,7 @@ class Keeper:
     def _asked_to_quit(self, *_: object) -> None:
         self.quitting = True  # the loop ends all; a signal comes at any moment
 
-    def run(self) -> None:
+    def run(self, when_idle: "Callable[[], None]") -> None:
         """Until told to quit, or left alone for `orphan_s`."""
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
@@ -136,6 +139,7 @@ class Keeper:
                 self._reap()
             self._finish()
             if not ready and not self.quitting:
+                when_idle()
                 self._beginnings.spares.fork_ahead()
         self._listener.close()  # who comes now is to start another, not to wait for us
         self._beginnings.spares.end()
@@ -186,8 +190,7 @@ class Keeper:
             connection, _ = self._listener.accept()
         except OSError:  # gone again, or no descriptor left: it will try again
             return
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        if not self._gate.takes_orders_of(struct.unpack("3i", credentials)[1]):
+        if not self._gate.takes_orders_of(peer_uid(connection)):
             connection.close()
             return
         for _ in range(LAST_FRAMES):  # its last words, and its end
@@ -354,6 +357,11 @@ class Keeper:
                 self._watch_lbm()
 
 
+def peer_uid(sock: socket.socket) -> int:
+    """Whose process is at the other end, as the kernel says."""
+    return int(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
+
+
 def is_readable(sock: socket.socket) -> bool:
     """Now, and whatever its number is: select(2) knows of the first 1024."""
     poll = select.poll()
@@ -362,8 +370,9 @@ def is_readable(sock: socket.socket) -> bool:
 
 
 def main(argv: list[str]) -> None:
-    """argv: the listening descriptor, runtime_dir, auto or off, three times in seconds, gate."""
-    descriptor, runtime_dir, cgroup, orphan_s, grace_s, silent_s, allowed = argv
+    """argv: the listening descriptor, runtime_dir, auto or off, three times in seconds, gate, ports
+    to keep."""
+    descriptor, runtime_dir, cgroup, orphan_s, grace_s, silent_s, allowed, places = argv
     program = os.fsencode(os.path.join(os.path.dirname(__file__), "spare"))
     if not os.access(program, os.X_OK) or os.environ.get("LBD_SPARE") == "python":
         program = b""
@@ -372,14 +381,19 @@ def main(argv: list[str]) -> None:
     containment = Containment(runtime_dir, cgroup == "auto")
     containment.clear_leftovers()
     raise_descriptor_limit()
+    gate = Gate(allowed)
+    ports = KeptPorts(places, gate.lbm_uid)
+    ports.keep()
+    ServiceManager(dict(os.environ)).ready("takes orders")  # the keeper's own feeds its watchdog
     gc.collect()
     gc.freeze()  # what is never collected is never written to: forks go on sharing it
     gc.disable()  # and nothing in here makes cycles
     try:
         times_s = float(orphan_s), float(grace_s), float(silent_s)
-        Keeper(listener, containment, program, times_s, Gate(allowed)).run()
+        Keeper(listener, containment, program, times_s, gate).run(ports.keep)
     finally:
         containment.close()
+        ports.close()
 
 
 if __name__ == "__main__":

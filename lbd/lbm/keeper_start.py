@@ -9,7 +9,9 @@ from pathlib import Path
 import lbd
 from lbd.config.schema import Config
 from lbd.keeper.gate import pack_gate
+from lbd.keeper.kept_ports import pack_places
 from lbd.local.socket_file import bind_unix
+from lbd.trust.files import host_files
 
 STARTER = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
@@ -51,4 +53,12 @@ def keeper_command(listener: socket.socket, path: Path, config: Config, lbm_uid:
         str(config.lbm.kill_grace_s),
         str(config.up.watchdog_s),
         pack_gate(config.users, lbm_uid),
+        pack_places(config.host.address, ports_of(config)),
     ]
+
+
+def ports_of(config: Config) -> tuple[int, ...]:
+    """Of the daemons, for other hosts to call. Any host may be told to run the dispatcher."""
+    if not (config.security.key_file or host_files(config).exist()):
+        return ()  # this host is alone: net/trusted.py
+    return config.lim.port, config.lbm.port, config.dispatch.port

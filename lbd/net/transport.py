@@ -17,7 +17,7 @@ import asyncio
 import hmac
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -31,6 +31,7 @@ from lbd.net import release as wire
 from lbd.net.call_watch import CallWatch
 from lbd.net.connection_share import ConnectionShares
 from lbd.net.guarded_calls import CALLS_MAX, GuardedCalls
+from lbd.net.listeners import count_listeners
 from lbd.net.neighbours import NeighbourCheck, Skewed, ignore
 
 if TYPE_CHECKING:  # generic in the stubs only
@@ -120,7 +121,7 @@ def options(max_message_bytes: int, silence_s: float) -> Options:
         ("grpc.max_concurrent_streams", CALLS_MAX),  # of one connection; more wait at their end
         ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
-        ("grpc.so_reuseport", 0),
+        ("grpc.so_reuseport", 1),  # the keeper has a socket there: keeper/kept_ports.py
         ("grpc.enable_retries", 0),
         ("grpc.enable_http_proxy", 0),
         ("grpc.initial_reconnect_backoff_ms", 100),
@@ -318,12 +319,11 @@ def bind(
     )
     calls = GuardedCalls(handlers, trust)
     server.add_generic_rpc_handlers((calls,))
-    try:
-        bound = trust.add_port(server, target_of(address, port))
-    except RuntimeError:
-        bound = 0
-    if bound == 0:
-        where = target_of(address, port)
+    where, packed, bound = target_of(address, port), packed_address(address), 0
+    with suppress(RuntimeError):
+        if port == 0 or count_listeners(packed, port) == 0:
+            bound = trust.add_port(server, where)
+    if bound == 0 or count_listeners(packed, bound) > 1:  # one that came in the same moment
         raise ConfigError(f"cannot listen on {where}: in use, or not an address of this host")
     ConnectionShares(server, (address, bound), CONNECTIONS_MAX)
     CallWatch(server, (address, bound), calls.taken)

@@ -124,7 +124,7 @@ def speaks_plainly(address, port):
 def in_place_of_lbm(lab, host, own, root, serve, **answers):
     """A server at the LBM's port of `host`, whose LIM takes it for the LBM. `answers`: to its
     questions, by their names."""
-    server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
+    server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 1)])
     handlers = {name: grpc.unary_unary_rpc_method_handler(one) for name, one in answers.items()}
     if serve is not None:
         handlers["Run"] = grpc.stream_stream_rpc_method_handler(serve)

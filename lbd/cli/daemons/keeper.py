@@ -10,7 +10,6 @@ from lbd.config.schema import Config
 from lbd.lbm.keeper_start import keeper_command
 from lbd.local.socket_file import bind_unix
 from lbd.process.own_directory import RUNTIME, make_own
-from lbd.process.service_manager import ServiceManager
 
 
 def run(config: Config) -> NoReturn:
@@ -27,6 +26,4 @@ def run(config: Config) -> NoReturn:
     listener.setblocking(True)
     os.set_inheritable(listener.fileno(), True)
     command = keeper_command(listener, path, config, account.uid if account else os.geteuid())
-    # The keeper itself takes these variables out of its environment, to feed its watchdog.
-    ServiceManager(dict(os.environ)).ready(f"listens at {path}")
     os.execv(command[0], command)

@@ -8,6 +8,9 @@ The command writes into the file itself, so output outlives whatever happens to 
 grows too large loses its middle (a hole is punched into it, so that the disk has it back): the
 beginning and the end are what people look for. `.cut` beside it says what is missing.
 
+Of an account whose jobs have just filled the disk (spool_room.py) nothing is kept for a while: its
+commands get /dev/null, and their files are marked as cut short.
+
 What a command could not write because the disk was full it alone has seen. So all that run while it
 is full are marked: theirs may be cut short. The mark is the sticky bit of their files, which means
 nothing for a file otherwise and takes no room on that disk.
@@ -33,8 +36,10 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from lbd.process.boot_clock import clock_s
 
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 PIECE_BYTES = 256 << 10
@@ -52,6 +57,7 @@ FULL_BYTES = 64 << 10  # with less a disk counts as full
 BLOCK_BYTES = 512  # as stat counts
 AHEAD_BYTES = 1 << 20  # file systems allocate before it is written: as much again, and a little
 FULL_WHY = "its output may be cut short: its host's disk was full"
+QUICK_WHY = "it printed more than there was room for: its host's disk was full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,19 @@ def punch_hole(descriptor: int, first: int, size: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
+@dataclass(slots=True)
+class Quick:
+    """Who prints more than there is room for; spool_room.py finds them."""
+
+    until_s: dict[int, float] = field(default_factory=dict)  # no output of that account is kept
+    ended: set[tuple[str, int]] = field(default_factory=set)  # for that
+    gone: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """Account and bytes of each that has ended since it was looked at."""
+
+    def loses(self, uid: int) -> bool:
+        return self.until_s.get(uid, 0.0) > clock_s()
+
+
 class Spool:
     def __init__(
         self,
@@ -84,6 +103,7 @@ class Spool:
         self._silent = "", -1  # the list that is being written, and its descriptor
         self._punch_hole = punch_hole
         self._keeps_all = False  # for no hole can be punched there
+        self.quick = Quick()
         # attempts that run, and of which somebody who waits for them has got some output
         self.shown: set[tuple[str, int]] = set()
         self.when_shown: dict[tuple[str, int], Callable[[], None]] = {}  # for those of gangs
@@ -91,12 +111,13 @@ class Spool:
     def open(self, job: str, attempt: int, name: str, uid: int | None = None) -> int:
         """For the command to write to, which runs as `uid`; None: as nobody it could share with.
         Nobody else gets here. Raises OSError."""
-        file = self._file(job, attempt, name)
+        file, is_kept = self._file(job, attempt, name), True
         if uid is not None:
+            is_kept = name not in STREAMS or not self.quick.loses(uid)
             if len(self._owners) >= OWNERS_MAX:
                 self._owners.clear()
             self._owners[job, attempt] = uid
-            if name in STREAMS and (blank := self._take_blank(file, uid)) is not None:
+            if is_kept and name in STREAMS and (blank := self._take_blank(file, uid)) is not None:
                 return blank
         path = Path(file)
         try:
@@ -108,6 +129,10 @@ class Spool:
         if uid is not None and uid != os.geteuid():
             with contextlib.suppress(OSError):  # then a job cannot open it again
                 os.setxattr(descriptor, ACCESS_LIST, access_list(uid))
+        if not is_kept:
+            os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) | stat.S_ISVTX)
+            os.close(descriptor)
+            return os.open(os.devnull, AGAIN)
         return descriptor
 
     def was_shown(self, job: str, attempt: int) -> None:
@@ -122,14 +147,26 @@ class Spool:
         wrote here, and not to files of its own."""
         if spooled and self.is_full():
             self.mark_cut(job, attempt)
-        cut, uid = False, self._owners.pop((job, attempt), None)
+        cut, printed_bytes, uid = False, 0, self._owners.pop((job, attempt), None)
         for name in STREAMS:
             with contextlib.suppress(OSError):
                 found = os.stat(self._file(job, attempt, name))
-                cut = cut or is_marked(found)
+                cut, printed_bytes = cut or is_marked(found), printed_bytes + found.st_size
                 if not (cut or found.st_size) and uid is not None:
                     self._blanks.append((uid, job, attempt, name))
+        if uid is not None and printed_bytes:
+            self.quick.gone[job, attempt] = uid, printed_bytes
+        if (job, attempt) in self.quick.ended:
+            return QUICK_WHY
         return FULL_WHY if cut and spooled else ""
+
+    def owner(self, job: str, attempt: int) -> int | None:
+        """Whose it is, of one under way; None: an LBM before us has begun it."""
+        return self._owners.get((job, attempt))
+
+    def printed_bytes(self, job: str, attempt: int) -> int:
+        """By one that runs, also what was dropped of it."""
+        return sum(size_of(self._file(job, attempt, name)) for name in STREAMS)
 
     def is_full(self) -> bool:
         """The disk. Some file systems do not say how large they are."""
@@ -307,6 +344,13 @@ def access_list(uid: int) -> bytes:
     entries = (0x01, 6, everybody), (0x02, 6, uid), (0x04, 0, everybody), (0x10, 6, everybody)
     last = (0x20, 0, everybody)
     return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *item) for item in (*entries, last))
+
+
+def size_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def is_marked(found: os.stat_result) -> bool:

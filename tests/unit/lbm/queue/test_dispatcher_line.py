@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +10,7 @@ from lbd.config.schema import Config
 from lbd.lbm.core.jobs import Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
+from lbd.lbm.queue.spool import Spool
 from lbd.net.gen import dispatch_pb2 as pb
 
 LEASE_S = 5.0
@@ -43,16 +43,6 @@ class Line:
         pass
 
 
-class Spool:
-    root = Path("/nonexistent")
-
-    def trim(self, job, number, limit_bytes):
-        pass
-
-    def sweep(self, keep_days, running):
-        pass
-
-
 async def nothing_beside():
     await asyncio.Event().wait()
 
@@ -60,7 +50,7 @@ async def nothing_beside():
 @pytest.fixture
 async def line():
     line = Line()
-    line.spool = Spool()
+    line.spool = Spool("/nonexistent", 1 << 20)
     return line
 
 

@@ -16,6 +16,7 @@ from lbd.lbm.queue.spool_room import (
     make_room,
     owner_of,
     shortage_of,
+    too_quick,
 )
 
 KIB = 1 << 10
@@ -109,7 +110,7 @@ def test_where_files_are_short_files_go(spool):
 
 
 def test_a_disk_with_room_is_left_alone(tmp_path):
-    assert not shortage_of(tmp_path, 0).size_bytes
+    assert not shortage_of(tmp_path, 0)
     assert not shortage_of(tmp_path / "none")
 
 
@@ -135,7 +136,9 @@ async def test_while_it_is_short_the_attempts_of_a_user_share_what_one_may_print
         keep(spool, job, ANN, 256 * KIB)
     keep(spool, "1", BOB, 256 * KIB)
     begun = [(job, 1) for job in ("1", "10", "11", "12", "13")]
-    assert sorted(limits_of_running(spool, begun).values()) == [64 * KIB] * 4 + [256 * KIB]
+    owners = {key: owner_of(spool.output(*key)) for key in begun}
+    limits = limits_of_running(owners, LIMIT_BYTES)
+    assert sorted(limits.values()) == [64 * KIB] * 4 + [256 * KIB]
     keep(spool, "2", ANN, 256 * KIB)
     caplog.set_level(logging.WARNING)
     short = lambda _: Shortage(1 << 40, 0)  # noqa: E731
@@ -166,3 +169,106 @@ async def test_who_takes_the_disk_beyond_what_they_print_ends_while_it_is_short(
     short = lambda _: Shortage(int(is_short), 0)  # noqa: E731
     await SpoolCare(spool, 1.0, attempts, short).look()
     assert attempts.ended == ([("2", 1)] if is_short else [])
+
+
+MIB = 1 << 20
+TIGHT = Shortage(-4 * MIB, 0, 16 * MIB)  # 20 MiB are free, 16 are to be
+
+
+def test_on_a_small_disk_the_outputs_of_a_user_take_half_of_what_is_to_be_free_there():
+    assert TIGHT.of_user(256 * MIB) == 8 * MIB
+    assert TIGHT.of_user(KIB) == KIB
+    assert Shortage(1, 0).of_user(KIB) == KIB
+
+
+@pytest.mark.parametrize(
+    ("short", "printed", "expected"),
+    [
+        (TIGHT, [(ANN, 6 * MIB)], set()),  # half of what is there above 8 MiB
+        (TIGHT, [(ANN, 6 * MIB + 1)], {ANN}),
+        (TIGHT, [(ANN, 3 * MIB), (ANN, 4 * MIB), (BOB, KIB)], {ANN}),
+        (TIGHT, [(ANN, 4 * MIB), (BOB, 4 * MIB)], {ANN, BOB}),
+        (Shortage(16 * MIB, 0, 16 * MIB), [(ANN, 2 * MIB)], set()),  # full, but not by that
+        (Shortage(16 * MIB, 0, 16 * MIB), [(ANN, 2 * MIB + 1)], {ANN}),
+        (Shortage(-(1 << 40), 0, 2 << 30), [(ANN, 1 << 30)], set()),
+        (Shortage(0, 0), [(ANN, 1 << 40)], set()),  # a file system that does not say
+    ],
+)
+def test_who_prints_most_is_too_quick_where_the_room_may_not_last(short, printed, expected):
+    assert too_quick(printed, short) == expected
+
+
+@pytest.fixture
+def care(spool):
+    """Of a tight disk on which 1 is BOB's and runs, and 2 is ANN's and runs."""
+    spool.limit_bytes = 1 << 30
+    keep(spool, "1", BOB, KIB)
+    keep(spool, "2", ANN, 12 * MIB)  # before it was looked at, which may be a long time
+    care = SpoolCare(spool, 1.0, Attempts(["1", "2"]), lambda _: care.shortage)
+    care.shortage, care.attempts = TIGHT, care._attempts
+    return care
+
+
+def print_more(spool, job, size_bytes):
+    with open(spool.output(job, 1), "ab") as file:
+        file.write(bytes(size_bytes))
+
+
+async def print_for(seconds, care, spool):
+    for _ in range(seconds):
+        print_more(spool, "1", 32 * KIB)
+        print_more(spool, "2", 7 * MIB)
+        await care.look()
+
+
+async def test_who_fills_a_disk_quicker_than_it_is_freed_loses_what_does(spool, care):
+    await care.look()
+    await print_for(1, care, spool)
+    assert care.attempts.ended == []
+    await print_for(1, care, spool)
+    assert care.attempts.ended == [("2", 1)]
+    assert "it printed more than there was room for" in spool.ended("2", 1)
+
+
+async def test_room_is_made_for_what_will_be_printed_until_the_next_look(spool, care):
+    await care.look()
+    assert sizes(spool)["2"] == 12 * MIB
+    await print_for(1, care, spool)
+    kept = {one.job: one.size_bytes for one in kept_in(spool.root)}
+    assert kept["2"] <= 6 * MIB + 64 * KIB
+
+
+async def test_a_burst_is_not_too_quick(spool, care):
+    await care.look()
+    for _ in range(2):
+        await print_for(1, care, spool)
+        await care.look()
+    assert care.attempts.ended == []
+
+
+async def test_many_short_attempts_are_as_quick_as_one_long(spool, care):
+    await care.look()
+    for second in range(2):
+        for number in range(7):
+            job = f"1{second}{number}"
+            keep(spool, job, ANN, MIB)
+            spool.ended(job, 1)
+        await care.look()
+    assert spool.quick.until_s.keys() == {ANN}
+    assert care.attempts.ended == []
+
+
+async def test_of_who_was_too_quick_nothing_is_kept_for_a_while(spool, care):
+    await care.look()
+    await print_for(2, care, spool)
+    keep(spool, "21", BOB, KIB)
+    for name in ("out", "err"):
+        os.close(spool.open("20", 1, name, ANN))
+    with pytest.raises(OSError, match="Invalid"):  # no file of ours
+        keep(spool, "20", ANN, KIB)
+    assert "20" not in sizes(spool)
+    assert "21" in sizes(spool)
+    assert "cut short" in spool.ended("20", 1)
+    spool.quick.until_s[ANN] = 0.0
+    keep(spool, "22", ANN, KIB)
+    assert "22" in sizes(spool)

@@ -1,0 +1,54 @@
+"""A user who waits for the moment in which a daemon is away, to take its port."""
+
+import os
+import signal
+
+import pytest
+
+from tests.live.cluster import wait_until
+from tests.live.hostile_user.test_descriptors import still_serves
+from tests.live.hostile_user.test_other_users import under_way
+from tests.live.privileged import MALLORY
+
+pytestmark = pytest.mark.root
+
+TAKES = """
+import itertools, socket, sys, time
+yes_or_no, places, ports = (0, 1), (sys.argv[1], "0.0.0.0"), (7901, 7902, 7903)
+ways = itertools.cycle(itertools.product(yes_or_no, yes_or_no, places, ports))
+had = []
+print("tries", flush=True)
+for reuses_address, reuses_port, address, port in ways:
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuses_address)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, reuses_port)
+    try:
+        sock.bind((address, port))
+        sock.listen()
+        had.append(sock)
+        print("has", address, port, flush=True)
+    except OSError:
+        time.sleep(0.0005)
+"""
+
+
+def test_takes_no_port_of_a_daemon_that_is_away(two):
+    script = two.root / "takes.py"
+    script.write_text(TAKES)
+    script.chmod(0o755)
+    own = f"{two.subnet}.1"
+    with under_way(two, MALLORY, f"exec /usr/bin/python3 {script} {own}") as attack:
+        assert attack.stdout.readline() == "tries\n"
+        for daemon in ("lim", "lbm"):
+            file = two.root / f"h1/run/{daemon}.pid"
+            before = file.read_text().strip()
+            os.kill(int(before), signal.SIGKILL)
+            wait_until(
+                lambda file=file, before=before: file.read_text().strip() not in ("", before),
+                f"the next {daemon}",
+                see=two.logs,
+            )
+            two.ready()
+        still_serves(two)
+        attack.kill()
+        assert attack.stdout.read() == ""

@@ -1,0 +1,85 @@
+"""Ports that are kept for an account: who else may bind them."""
+
+import contextlib
+import os
+import socket
+
+import pytest
+
+from lbd.keeper.kept_ports import KeptPorts, pack_places
+
+OWNER, STRANGER = 60001, 60002
+ANY = "0.0.0.0"  # noqa: S104
+OPTIONS = [(), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,),
+           (socket.SO_REUSEADDR, socket.SO_REUSEPORT)]  # fmt: skip
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
+
+
+@contextlib.contextmanager
+def kept(address, port, owner):
+    ports = KeptPorts(pack_places(address, (port,)), owner)
+    ports.keep()
+    yield
+    ports.close()
+
+
+def listens(address, port, options):
+    """Whether it can be had."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as sock:
+        for option in options:
+            sock.setsockopt(socket.SOL_SOCKET, option, 1)
+        with contextlib.suppress(OSError):
+            sock.bind((address, port))
+            sock.listen()
+            return True
+    return False
+
+
+def as_user(uid, *arguments):
+    pid = os.fork()
+    if pid == 0:
+        os.setresuid(uid, uid, uid)
+        os._exit(int(listens(*arguments)))
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("address", ["127.0.0.1", ANY])
+def test_only_its_owner_binds_a_port_that_is_kept(address):
+    port = free_port()
+    with kept(address, port, OWNER):
+        for place in ("127.0.0.1", ANY, "::"):
+            for options in OPTIONS:
+                assert not as_user(STRANGER, place, port, options)
+        assert as_user(OWNER, address, port, (socket.SO_REUSEADDR, socket.SO_REUSEPORT))
+    assert as_user(STRANGER, address, port, (socket.SO_REUSEADDR,))
+
+
+def test_nobody_reaches_who_keeps_it():
+    port = free_port()
+    with kept("127.0.0.1", port, os.geteuid()), pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+def test_an_address_that_this_host_will_have_later_is_kept():
+    port = free_port()
+    with kept("192.0.2.1", port, os.geteuid()):
+        assert not listens(ANY, port, ())
+
+
+def test_a_port_that_another_has_is_kept_once_it_is_free():
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+        ports = KeptPorts(pack_places("127.0.0.1", (port,)), os.geteuid())
+        ports.keep()
+    ports.keep()  # not so soon
+    assert listens("127.0.0.1", port, ())
+    ports.next_s = 0.0
+    ports.keep()
+    assert not listens("127.0.0.1", port, ())
+    ports.close()
