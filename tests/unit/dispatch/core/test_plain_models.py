@@ -108,6 +108,10 @@ def test_the_reservation_is_the_first_time_at_which_any_host_has_room(seed):
                 break
     reserved = backfill.reservation(head, servers, NOW_S)
     assert reserved == expected
+    check_passing(rng, backfill, reserved, servers, head, longest_s)
+
+
+def check_passing(rng, backfill, reserved, servers, head, longest_s):
     for n in range(5):
         job = drawn_job(rng, f"{n}")
         in_time = reserved is not None and NOW_S + longest_s(job) <= reserved.at_s
@@ -182,10 +186,15 @@ def test_kept_for_a_gang_are_the_places_that_are_there_first(seed):
         if job.needs:
             needs = [e.job.needs for e in ended]
             assert plan.left_facts[server.name] == server.facts_when(needs, job.needs, n)
+    check_others(rng, rooms, plan, servers, job, longest_s)
+
+
+def check_others(rng, rooms, plan, servers, job, longest_s):
+    """Who may have what is kept meanwhile, and how much of it."""
     for n in range(4):
         other = drawn_job(rng, f"{n}")
         first = rooms.shares.rules.priorities and other.priority > job.priority
-        short = NOW_S + longest_s(other) <= ends_s
+        short = NOW_S + longest_s(other) <= plan.ends_s
         assert rooms.is_short(plan, other, NOW_S) == short
         assert rooms.passes(plan, other, NOW_S) == (first or short)
         for server in servers:
