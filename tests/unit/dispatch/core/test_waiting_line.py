@@ -138,7 +138,7 @@ class Both:
         for _ in range(count):
             self.made += 1
             name = f"{self.made}" if as_row else f"j{self.made}"
-            job = QueuedJob(JobId(name), **more)
+            job = QueuedJob(JobId(name), estimate_s=7.0, **more)
             self.line.came(job)
             self.compare(self.queues.arrived(job, 0.0, self.rng))
 
@@ -162,6 +162,7 @@ class Both:
         waiting = self.queues.lines[ONLY_LINE]
         assert waiting.jobs == len(line.waiting)
         assert waiting.slots == sum(one.job.slots for one in line.waiting)
+        assert waiting.work_s == 7.0 * waiting.slots
         head, expected = waiting.head(), line.head()
         assert (head and head.id) == (expected and expected.job.id)
         assert [one.id for one in waiting.order()] == line.order()
@@ -224,3 +225,43 @@ def test_turns_that_are_over_are_not_kept():
             queues.ended(JobId(f"{n - 3}"), 0.0, rng)
     (turns,) = queues.lines[ONLY_LINE]._turns.values()
     assert len(turns) <= 2 + SPARE_TURNS
+
+
+def test_turns_are_kept_of_each_user_with_their_own():
+    rng = Random(1)
+    queues = Queues(make("fcfs", ()), Rules(user_slots=9))
+    queues.host_is(HostSlots(H1, 1), 0.0, rng)
+    begun = []
+    for n in range(1, 500):
+        begun += queues.arrived(QueuedJob(JobId(f"{n}"), user="ab"[n % 2]), 0.0, rng)
+        if n > 3:
+            begun += queues.ended(JobId(f"{n - 3}"), 0.0, rng)
+    assert [start.job.id for start in begun] == [f"{n}" for n in range(1, 498)]
+    for user, turns in queues.lines[ONLY_LINE]._turns.items():
+        assert {turn[-1].user for turn in turns} == {user}
+        assert len(turns) <= 4 + SPARE_TURNS
+
+
+def test_an_array_whose_turn_has_gone_by_keeps_its_place_when_a_task_is_changed():
+    rng, queues = Random(1), Queues(make("fcfs", ()))
+    queues.host_is(HostSlots(H1, 1, open_slots=0), 0.0, rng)
+    tasks = [QueuedJob(JobId(f"{n}"), array=1) for n in (1, 2, 3)]
+    for job in (*tasks, QueuedJob(JobId("9"))):
+        queues.arrived(job, 0.0, rng)
+    queues.host_is(HostSlots(H1, 1), 0.0, rng)  # the first begins: the others' turn is after 9's
+    queues.changed(tasks[1]._replace(name="x"), 0.0, rng)
+    assert [one.id for one in queues.lines[ONLY_LINE].order()] == ["9", "2", "3"]
+
+
+def test_turns_of_flows_that_have_left_are_no_turns():
+    """Of each array with a limit there is one; all of the first have been cancelled."""
+    rng, queues = Random(1), Queues(make("fcfs", ()), Rules(user_slots=9))
+    queues.host_is(HostSlots(H1, 1, open_slots=0), 0.0, rng)
+    for n in range(1, 9):
+        queues.arrived(QueuedJob(JobId(f"{n}"), array=n, at_once=1, user="ab"[n % 2]), 0.0, rng)
+    for n in (1, 2, 3, 4, 7):
+        queues.ended(JobId(f"{n}"), 0.0, rng)
+    line = queues.lines[ONLY_LINE]
+    for count in (1, 2, 3, 4):
+        assert [one.id for one in line.first(count)] == ["5", "6", "8"][:count]
+    assert line.head().id == "5"
