@@ -12,7 +12,7 @@ from lbd.dispatch.core.dependencies.conditions import Condition, How, why_never
 from lbd.dispatch.core.dependencies.dependents import Dependents, Waits
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.gangs.gang import Gang
-from lbd.dispatch.core.job_selection import in_few_lines, is_selector, widened
+from lbd.dispatch.core.job_selection import in_few_lines, is_selector, read_tasks, widened
 from lbd.dispatch.core.ledger_rows import SubmissionRange, Tally, share_of
 from lbd.dispatch.core.malleable.heads import NOTHING_KNOWN, MalleableHeads, room_of, without
 from lbd.dispatch.core.malleable.slot_times import SlotTimes
@@ -24,8 +24,10 @@ from lbd.dispatch.core.retry import HELD
 from lbd.dispatch.core.servers import Server
 from lbd.dispatch.core.shares import Rules, Shares
 from lbd.dispatch.core.targets.plan import unknown_mean
+from lbd.dispatch.core.targets.task_times import TaskTimes
 from lbd.dispatch.core.waiting_line import Waiting
 from lbd.dispatch.core.why_waiting import stuck_reason
+from lbd.errors import ConfigError
 from lbd.model import HostId, JobId, JobState, Needs
 from lbd.theory.target_time import mean_left_s
 from tests.unit.dispatch.core.test_cutoffs import row
@@ -263,9 +265,12 @@ def test_a_job_that_ended_as_it_came_is_not_stuck():
     assert stuck_reason(table.life, JobId("nobody")) == ""
 
 
-@pytest.mark.parametrize("text", ["12_[3", "12_3", "12_٣", "12_x", "_3", "x_3", "12_"])
+@pytest.mark.parametrize(
+    "text",
+    ["12_[3", "12_3", "12_", "12", "12-13", "12-", "12-x", "12_٣", "12_x", "_3", "x_3", "h1-17"],
+)
 def test_what_selects_tasks_of_an_array(text):
-    assert is_selector(text) == (text in ("12_[3", "12_3", "12_"))
+    assert is_selector(text) == (text in ("12_[3", "12_3", "12_", "12", "12-13"))
 
 
 def test_why_one_is_held_for_a_while_begins_the_same():
@@ -307,3 +312,29 @@ def test_slots_that_were_held_count_and_where_nobody_knows_those_that_were_asked
 def test_a_host_that_is_not_there_has_no_slots():
     server = Server(None, Waiting(H1, Shares(Rules()), Backlog()))
     assert (server.slots, server.usable, server.free) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("text", ["12_3]", "12_[3", "12_[]"])
+def test_indexes_in_half_a_bracket_are_none(text):
+    with pytest.raises(ConfigError):
+        read_tasks(text)
+    assert read_tasks("12_[3-4]") == read_tasks("12_3-4")
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_who_stands_behind_one_that_must_wait_for_a_gang_passes_if_it_ends_in_time(slots):
+    table = Gangs(hosts=(H1, H2), gang_drain_s=100.0)
+    table.submit(slots=2, limit_s=200.0, only=H2)
+    assert table.gang(4) == []
+    assert table.submit(limit_s=150.0) == []
+    begins = table.submit(slots=slots, limit_s=50.0)
+    assert [(one.host, one.slots) for one in begins] == [(H1, slots)]
+    assert table.gang(2, limit_s=10.0) == []
+
+
+def test_the_distribution_of_task_times_is_looked_at_again_soon():
+    times = TaskTimes()
+    times.add([10.0] * 10)
+    assert times.spread == 0.0
+    times.add([30.0])
+    assert times.spread > 0.2
