@@ -14,7 +14,9 @@ from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.gangs.gang import Gang
 from lbd.dispatch.core.job_selection import in_few_lines, is_selector, read_tasks, widened
 from lbd.dispatch.core.ledger_rows import SubmissionRange, Tally, share_of
+from lbd.dispatch.core.malleable.decision import KnownSpeedup
 from lbd.dispatch.core.malleable.heads import NOTHING_KNOWN, MalleableHeads, room_of, without
+from lbd.dispatch.core.malleable.prospects import picks
 from lbd.dispatch.core.malleable.slot_times import SlotTimes
 from lbd.dispatch.core.needs_outlook import NeedsOutlook, amount_of
 from lbd.dispatch.core.places import FEW, Places
@@ -29,6 +31,7 @@ from lbd.dispatch.core.waiting_line import Waiting
 from lbd.dispatch.core.why_waiting import stuck_reason
 from lbd.errors import ConfigError
 from lbd.model import HostId, JobId, JobState, Needs
+from lbd.theory.speedup import Speedup
 from lbd.theory.target_time import mean_left_s
 from tests.unit.dispatch.core.test_cutoffs import row
 from tests.unit.dispatch.core.test_lifecycle import OK, Table
@@ -338,3 +341,45 @@ def test_the_distribution_of_task_times_is_looked_at_again_soon():
     assert times.spread == 0.0
     times.add([30.0])
     assert times.spread > 0.2
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "sigma", "speedup"),
+    [(None, None, None), (4.0, None, (4.0, 0.0)), (4.0, 0.5, (4.0, 0.5))],
+)
+def test_a_speedup_on_record_is_linear_up_to_a_unless_its_user_said_more(
+    parallelism, sigma, speedup
+):
+    assert row(parallelism=parallelism, sigma=sigma).speedup == speedup
+
+
+def test_where_lines_are_no_tiers_all_run_in_the_first():
+    table = Queue("round-robin")
+    table.host("h1", 1)
+    (start,) = table.queues.arrived(QueuedJob(JobId("1"), tier=1), 0.0, table.rng)
+    assert (start.tier, table.queues.registry.entries[JobId("1")].tier) == (1, 1)
+
+
+def test_of_many_users_those_are_forgotten_who_have_long_had_nothing(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.shares.USERS_KNOWN", 2)
+    shares = Shares(Rules(fair_share_s=1.0))
+    for n, user in enumerate(("a", "b", "c", "d")):
+        job = QueuedJob(JobId(user), user=user)
+        shares.at(100.0 * n)
+        shares.took(job, 1)
+        shares.at(100.0 * n + 50.0)
+        shares.gave(job, 1)
+        assert (user in shares.users) == (n < 4)
+    assert len(shares.users) <= 2
+
+
+def test_when_hosts_change_heads_that_hold_out_are_asked_again():
+    table = Queue()
+    for change in (lambda: table.host("h1", 4), lambda: table.gone("h1")):
+        before = table.queues.heads._changes
+        change()
+        assert table.queues.heads._changes > before
+
+
+def test_of_no_prospects_nothing_is_picked():
+    assert picks([], 1, 4, KnownSpeedup(Speedup(4.0, 0.5), 9.0, None, linear=False)) == {}

@@ -169,11 +169,11 @@ class Both:
 
 
 @pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_whose_turn_it_is(rules, seed):
     both = Both(RULES[rules], f"{rules}{seed}")
     rng, line = both.rng, both.line
-    for _ in range(150):
+    for _ in range(120):
         match rng.choices(["submit", "host", "end", "cancel", "lose"], [8, 2, 6, 4, 2])[0]:
             case "submit":
                 count = rng.choice([1, 1, 1, 2, 4])
