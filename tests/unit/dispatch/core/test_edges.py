@@ -1,4 +1,7 @@
-"""Guards and choices of the queue's core that only their edges show, each by a case or a table."""
+"""Guards and choices of the queue's core that only their edges show, each by a case or a table.
+
+One file because they are many small cases of many modules, of which none needs a file of its own.
+"""
 
 import math
 from dataclasses import replace
@@ -14,8 +17,14 @@ from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.gangs.gang import Gang
 from lbd.dispatch.core.job_selection import in_few_lines, is_selector, read_tasks, widened
 from lbd.dispatch.core.ledger_rows import SubmissionRange, Tally, share_of
-from lbd.dispatch.core.malleable.decision import KnownSpeedup
-from lbd.dispatch.core.malleable.heads import NOTHING_KNOWN, MalleableHeads, room_of, without
+from lbd.dispatch.core.malleable.decision import Head, Hold, KnownSpeedup
+from lbd.dispatch.core.malleable.heads import (
+    NOTHING_KNOWN,
+    Asked,
+    MalleableHeads,
+    room_of,
+    without,
+)
 from lbd.dispatch.core.malleable.prospects import picks
 from lbd.dispatch.core.malleable.slot_times import SlotTimes
 from lbd.dispatch.core.needs_outlook import NeedsOutlook, amount_of
@@ -24,16 +33,16 @@ from lbd.dispatch.core.records import Cause, Changed, Ending, Fate, Lease, Live,
 from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.retry import HELD
 from lbd.dispatch.core.servers import Server
-from lbd.dispatch.core.shares import Rules, Shares
+from lbd.dispatch.core.shares import Rules, Shares, read_name_limits
 from lbd.dispatch.core.targets.plan import unknown_mean
 from lbd.dispatch.core.targets.task_times import TaskTimes
 from lbd.dispatch.core.waiting_line import Waiting
-from lbd.dispatch.core.why_waiting import stuck_reason
+from lbd.dispatch.core.why_waiting import _some, stuck_reason
 from lbd.errors import ConfigError
 from lbd.model import HostId, JobId, JobState, Needs
 from lbd.theory.speedup import Speedup
 from lbd.theory.target_time import mean_left_s
-from tests.unit.dispatch.core.test_cutoffs import row
+from tests.unit.dispatch.core.test_cutoffs import SLOWDOWN, row, verdict
 from tests.unit.dispatch.core.test_lifecycle import OK, Table
 from tests.unit.dispatch.core.test_queues import Table as Queue
 from tests.unit.dispatch.gangs import Table as Gangs
@@ -314,7 +323,7 @@ def test_slots_that_were_held_count_and_where_nobody_knows_those_that_were_asked
 
 def test_a_host_that_is_not_there_has_no_slots():
     server = Server(None, Waiting(H1, Shares(Rules()), Backlog()))
-    assert (server.slots, server.usable, server.free) == (0, 0, 0)
+    assert (server.slots, server.usable, server.free, server.load) == (0, 0, 0, 0.0)
 
 
 @pytest.mark.parametrize("text", ["12_3]", "12_[3", "12_[]"])
@@ -383,3 +392,94 @@ def test_when_hosts_change_heads_that_hold_out_are_asked_again():
 
 def test_of_no_prospects_nothing_is_picked():
     assert picks([], 1, 4, KnownSpeedup(Speedup(4.0, 0.5), 9.0, None, linear=False)) == {}
+
+
+def test_a_time_is_due_by_the_clock_that_everybody_has():
+    waiting = Dependents()
+    waiting.unix_s = 1000.0
+    waiting.park(JobId("9"), Waits((), 1005.0))
+    waiting.due.clear()
+    waiting.passed(4.9)
+    assert not waiting.due
+    waiting.passed(5.0)
+    assert list(waiting.due) == ["9"]
+
+
+def test_who_waits_no_longer_is_not_looked_at():
+    table = Table()
+    table.life.dependents.due.append(JobId("gone"))
+    assert table.life.tick(*table.when) == []
+    assert not table.life.dependents.due
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(1, "0"), (4, "0, 1, 2, 3"), (5, "0, 1, 2, 3 and 1 more")]
+)
+def test_of_many_names_four_are_said(count, said):
+    assert _some([f"{n}" for n in range(count)]) == said
+
+
+@pytest.mark.parametrize(("slots", "begins"), [(1, 1), (2, 0)])
+def test_beside_what_is_kept_for_a_gang_all_that_is_left_may_be_had(slots, begins):
+    """Of four slots two come back at 50 s, and three are kept."""
+    table = Gangs(hosts=(H1,), slots=4, gang_drain_s=100.0)
+    table.submit(slots=2, limit_s=50.0)
+    assert table.gang(3) == []
+    assert len(table.submit(slots=slots)) == begins
+
+
+def test_one_that_is_to_end_is_not_ready_and_makes_its_gang_not_whole():
+    table = Gangs()
+    first, second = table.gang(2)
+    table.life.jobs[first.job].stop_reason = "cancel"
+    assert table.ready(first) == []
+    assert table.ready(second) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_hosts"),
+    [
+        *((phase, False) for phase in ("slot", "drained", "late", "files", "exec", "chdir")),
+        *((phase, False) for phase in ("directory", "admission", "user", "request", "stage")),
+        ("keeper", True), ("fork", True), ("", True),
+    ],
+)  # fmt: skip
+def test_of_whose_fault_a_refusal_is(monkeypatch, phase, is_hosts):
+    table, failed = Table(), []
+    (begin,) = table.submit("1")
+    monkeypatch.setattr(
+        type(table.life), "_host_failed", lambda _, name, *__: failed.append(name) or []
+    )
+    table.life.refused(begin.host, begin.job, 1, phase, OK, *table.when)
+    assert bool(failed) == is_hosts
+
+
+def test_one_that_leaves_a_line_ends_no_others_wait_for_more_slots():
+    heads = MalleableHeads(SlotTimes())
+    hold = Hold(4, None, 9.0, Head(), "")
+    heads.asked[1] = Asked(JobId("a"), hold, 0, 9.0, 9.0, 4, 9)
+    heads.gone(JobId("b"), 1)
+    assert heads.holding(1, JobId("a")) is hold
+    heads.gone(JobId("a"), 1)
+    assert heads.holding(1, JobId("a")) is None
+
+
+def test_nobody_passes_a_head_beyond_the_limit_of_a_name():
+    table = Queue(backfill="limit", name_jobs=(("x", 1),))
+    table.host("h1", 5)
+    assert table.arrive("a", slots=3, limit_s=100.0, name="x") == ["a@h1"]
+    assert table.arrive("head", slots=5) == []
+    assert table.arrive("b", limit_s=10.0, name="x") == []
+    assert table.arrive("c", limit_s=10.0, name="y") == ["c@h1"]
+
+
+@pytest.mark.parametrize("text", ["x:٣", "x:0", "x", ":3", "x:2147483648", "x:-1"])
+def test_limits_of_names_that_cannot_be_read(text):
+    with pytest.raises(ValueError, match="write a name and how many at once"):
+        read_name_limits([text])
+    assert read_name_limits(["a:b:2147483647"]) == (("a:b", 2147483647),)
+
+
+def test_as_many_jobs_as_it_takes_are_enough():
+    for count, few in ((SLOWDOWN.jobs_min - 1, True), (SLOWDOWN.jobs_min, False)):
+        assert verdict(count=count).reason.endswith("(tags.solve_jobs)") == few

@@ -134,10 +134,10 @@ class Both:
         self.made = 0
         self.host(2)
 
-    def submit(self, count, *, as_row, **more):
+    def submit(self, count, **more):
         for _ in range(count):
             self.made += 1
-            name = f"{self.made}" if as_row else f"j{self.made}"
+            name = f"{self.made}" if self.rng.random() < 0.6 else f"j{self.made}"
             job = QueuedJob(JobId(name), estimate_s=7.0, **more)
             self.line.came(job)
             self.compare(self.queues.arrived(job, 0.0, self.rng))
@@ -178,7 +178,7 @@ def test_whose_turn_it_is(rules, seed):
             case "submit":
                 count = rng.choice([1, 1, 1, 2, 4])
                 both.submit(
-                    count, as_row=rng.random() < 0.6, slots=rng.choice([1, 1, 1, 2, 3]),
+                    count, slots=rng.choice([1, 1, 1, 2, 3]),
                     user=rng.choice("ab"), name=rng.choice(["", "x", "y1", "y2", "z"]),
                     priority=rng.randint(-1, 1), array=both.made + 1 if count > 1 else 0,
                     at_once=rng.randint(0, 2) if count > 1 else 0,
