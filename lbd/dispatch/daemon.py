@@ -22,7 +22,7 @@ from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.ledger_rows import UNREADABLE, JobRow, Ledger, LedgerTrouble, Stored, Wanted
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.slot_times import KEPT
-from lbd.dispatch.core.queues import WHOLE, Queues
+from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import (
     Action,
     Begin,
@@ -59,6 +59,7 @@ LEARN_EVERY_S = 0.5
 LEARN_BYTES = 64 << 20  # of commands
 PAST = Wanted(ended_only=True, limit=LEARN_FROM, bytes_max=LEARN_BYTES)
 LEARN_AT_ONCE = 200  # more tell nothing new
+WHOLE = ("done", "failed")  # states of jobs that ended by themselves
 READ_AT_ONCE = 2000  # jobs; all of a long queue would take much room for a moment
 
 

@@ -188,7 +188,6 @@ def evened(traffic: Traffic, start: Cuts) -> TagsFigures:
 def unknowns_of(traffic: Traffic, cuts: Cuts) -> tuple[list[bool], list[float]]:
     """Which hosts' spares are unknowns instead of the cut below them, and the values."""
     tight = [traffic.work_cut_at(b) > 1.0 > TIGHT > traffic.spare(a, b) for a, b in pairwise(cuts)]
-    tight[0] = False  # below the first there is nothing to move
     return tight, [
         math.log(max(traffic.spare(a, b), SPARE_RESOLVED)) if bound else a / scale(traffic)
         for (a, b), bound in zip(pairwise(cuts), tight, strict=True)

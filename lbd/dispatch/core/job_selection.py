@@ -102,8 +102,9 @@ def numbers_of(array: int, indexes: TaskIndexes, runs: Runs) -> list[tuple[int, 
 def widened(low: int, high: int, placed: Mapping[int, SubmissionRange]) -> tuple[int, int]:
     """With all tasks of an array whose id is among them."""
     last = placed.get(high)
-    is_array = last is not None and last.indexes and last.first >= low
-    return (low, last.last) if last is not None and is_array else (low, high)
+    if last is not None and last.indexes and last.first >= low:
+        return low, last.last
+    return low, high
 
 
 def check_count(texts: Sequence[str]) -> None:

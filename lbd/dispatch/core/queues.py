@@ -56,7 +56,6 @@ from lbd.model import Facts, HostId, JobId
 from lbd.policy.needs import offer
 
 LOOKED_AT = 100  # jobs of a line, for some that may pass while slots are kept for a gang
-WHOLE = ("done", "failed")  # states of jobs that ended by themselves
 ARRAYS_KNOWN = 4  # of those that take turns on a host
 
 
@@ -661,7 +660,7 @@ class Queues:
             servers_by_host = list(takes)
         else:
             servers_by_host = self._with_room(line, need)
-        if job.only or job.barred or job.needs:
+        if job.only or job.barred:
             servers_by_host = [server for server in servers_by_host if server.suits(job)]
         if job.needs:
             servers_by_host = [server for server in servers_by_host if server.has_for(job)]

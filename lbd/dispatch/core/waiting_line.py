@@ -9,9 +9,9 @@ comes back (lost with its host) has the place with which it began.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush, heapreplace, merge, nsmallest
-from itertools import groupby, islice
-from typing import NamedTuple
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from lbd.dispatch.core.backlog import Backlog, Rows
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
@@ -54,7 +54,7 @@ class Group(Placed):
         return row
 
     def first(self, line: HostConnection, count: int) -> Iterator[Registered]:
-        yield from (one for _, one in nsmallest(count, self.heap) if one.line == line)
+        yield from islice((one for _, one in in_order(self.heap) if one.line == line), count)
         yield from islice(self.rows, count)
 
     def keep(
@@ -84,6 +84,8 @@ class Group(Placed):
 
 Heap = list[tuple[int, Entry | Group]]
 Turn = tuple[int, int, Flow]  # by priority, then by place
+Item = TypeVar("Item")
+SPARE_TURNS = 64  # in a heap, of no flow any more
 NARROW = 100  # flows in a row that need more slots than are left to their user are passed over
 
 
@@ -181,7 +183,11 @@ class Waiting:
             turn = -flow.priority, self._flows[flow][0][0], flow
             if self._noted.get(flow) != turn:
                 self._noted[flow] = turn
-                heappush(self._turns.setdefault(flow.user, []), turn)
+                turns = self._turns.setdefault(flow.user, [])
+                heappush(turns, turn)
+                if len(turns) > 2 * len(self._noted) + SPARE_TURNS:
+                    turns[:] = [one for one in self._noted.values() if one[-1].user == flow.user]
+                    heapify(turns)
         return front
 
     def take(self, head: Entry, number: Callable[[], int]) -> None:
@@ -223,17 +229,41 @@ class Waiting:
 
     def first(self, count: int) -> list[Registered]:
         """Returns the first few of those who wait, whoever's turn it is."""
-        found: list[Registered] = []
-        turns = groupby(merge(*map(in_order, self._turns.values())))
-        flows = (turn[-1] for turn, _ in turns if self._noted.get(turn[-1]) == turn)
-        for flow in islice(flows, count):
-            for _, item in nsmallest(count, self._flows[flow]):
-                if isinstance(item, Group):
-                    found += item.first(self.line, count)
-                elif item.line == self.line:
-                    found.append(item)
-        # One that passed others, and is back in its place, is twice in the heap.
-        return sorted(dict.fromkeys(found), key=lambda one: one.number)[:count]
+        found = [one for flow in self._first_flows(count) for one in self._first_of(flow, count)]
+        return sorted(found, key=lambda one: one.number)[:count]
+
+    def _first_flows(self, count: int) -> list[Flow]:
+        """Those whose turn it is first, each with somebody who waits."""
+        ahead = [(turns[0], turns) for turns in self._turns.values() if turns]
+        heapify(ahead)
+        found: dict[Turn, Flow] = {}
+        while ahead and len(found) < count:
+            _, turns = heappop(ahead)
+            turn = heappop(turns)
+            flow = turn[-1]
+            if self._noted.get(flow) == turn:
+                self._note(flow)
+                if self._noted.get(flow) == turn:
+                    found[turn] = flow
+            if turns:
+                heappush(ahead, (turns[0], turns))
+        for turn, flow in found.items():
+            heappush(self._turns[flow.user], turn)
+        return list(found.values())
+
+    def _first_of(self, flow: Flow, count: int) -> Iterator[Registered]:
+        items: dict[Entry | Group, None] = {}  # one that passed others, and is back, is there twice
+        for _, item in in_order(self._flows[flow]):
+            if len(items) > count:  # one may be the group of those that came alone, met too early
+                break
+            waits = item.front(self.line) if isinstance(item, Group) else item.line == self.line
+            if waits:
+                items[item] = None
+        for item in items:
+            if isinstance(item, Group):
+                yield from item.first(self.line, count)
+            else:
+                yield item
 
     def in_order_of_arrival(self) -> list[tuple[int, int]] | None:
         """Places and slots of all who wait, the first first; None where some take turns, or need
@@ -295,12 +325,12 @@ class Waiting:
         return None
 
 
-def in_order(turns: Sequence[Turn]) -> Iterator[Turn]:
+def in_order(heap: Sequence[Item]) -> Iterator[Item]:
     """Those of a heap, without a look at more of them than are taken."""
-    ahead = [(turn, at) for at, turn in enumerate(turns[:1])]
+    ahead = [(place, at) for at, place in enumerate(heap[:1])]
     while ahead:
-        turn, at = heappop(ahead)
-        yield turn
+        place, at = heappop(ahead)
+        yield place
         for below in (2 * at + 1, 2 * at + 2):
-            if below < len(turns):
-                heappush(ahead, (turns[below], below))
+            if below < len(heap):
+                heappush(ahead, (heap[below], below))

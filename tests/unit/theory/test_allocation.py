@@ -199,3 +199,11 @@ def test_of_very_many_numbers_of_slots_the_best_is_found(seed):
         assert found.ends_in_s == pytest.approx(ends[found.slots], rel=1e-4)
         assert found.ends_in_s <= min(ends.values()) * 1.0011
     assert least_turnaround(job, free, queue, releases, min(ends.values()) / 2, by) is None
+
+
+def test_what_is_free_and_what_is_held_can_all_be_had_at_last():
+    releases = Releases.of([(5.0, 2), (9.0, 1)], UniformLog(1.0, 100.0))
+    queue = predicted(4, releases)
+    assert [queue(slots) for slots in (1, 4)] == [0.0, 0.0]
+    assert 0.0 < queue(5) <= queue(7) < inf
+    assert queue(8) == inf

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from lbd.theory.batch_end import chance_by, erlang_by, erlang_density, quantile_s
+from lbd.theory.batch_end import chance_by, drained, erlang_by, erlang_density, quantile_s
 from lbd.theory.target_time import Batch, TaskMean, first_slots, mean_left_s
 
 
@@ -102,3 +102,19 @@ def test_the_density_is_the_slope_of_the_chance(stages):
         assert erlang_density(t, stages, 2.0) == pytest.approx(slope, rel=1e-6)
     assert erlang_density(0.0, stages, 2.0) == (2.0 if stages == 1 else 0.0)
     assert erlang_density(-1.0, stages, 2.0) == 0.0
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 10, 57, 400, 30_000])
+def test_stages_are_through_as_often_as_so_many_arrivals_have_come(stages):
+    """P(stages, x) is the chance of that many arrivals or more, of a Poisson variable of mean x."""
+    for spreads in (-6, -3, -1, -0.1, 0, 0.1, 1, 3, 6):
+        x = stages + 1 + spreads * math.sqrt(stages)
+        if x > 0:
+            logs = (n * math.log(x) - x - math.lgamma(n + 1) for n in range(stages))
+            fewer = math.fsum(math.exp(one) for one in logs)
+            assert erlang_by(x / 2, stages, 2.0) == pytest.approx(1 - fewer, abs=1e-10)
+
+
+def test_in_no_time_nothing_has_ended_but_what_was_not_there():
+    assert [drained(t, tasks) for t in (-1.0, 0.0) for tasks in (0, 1, 3)] == [1, 0, 0] * 2
+    assert drained(2.0, 3) == pytest.approx((1 - math.exp(-2.0)) ** 3)

@@ -155,3 +155,32 @@ def test_the_limits_of_what_can_be_given_are_within_them():
     assert BoundedPareto(1.0, 2.0, STEEPEST).alpha == STEEPEST
     assert with_mean(0.5, 5.0, STEEPEST).mean_s == pytest.approx(0.5)
     assert with_mean(0.5, 5.0, 0.0).mean_s == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0])
+def test_moments_and_variance_are_those_of_the_density(alpha):
+    """By the midpoint rule over y = ln(size/k), whose density is proportional to e^(-αy)."""
+    sizes = BoundedPareto(2.0, 500.0, alpha)
+    steps = 20_000
+    ys = [sizes.width * (i + 0.5) / steps for i in range(steps)]
+    weights = [math.exp(-alpha * y) for y in ys]
+    first, second = (
+        sum(w * (2.0 * math.exp(y)) ** j for w, y in zip(weights, ys, strict=True)) / sum(weights)
+        for j in (1, 2)
+    )
+    assert sizes.mean_s == pytest.approx(first, rel=1e-6)
+    assert sizes.scv == pytest.approx(second / first**2 - 1, rel=1e-5)
+
+
+def test_the_largest_size_is_exactly_that_and_is_finite():
+    with pytest.raises(ValueError, match="smallest < largest"):
+        BoundedPareto(1.0, math.inf, 1.0)
+    for p in range(2, 400):
+        sizes = BoundedPareto(0.3, float(p), 1.1)
+        assert sizes.size(sizes.width) == p
+
+
+def test_a_mean_close_to_the_largest_size_has_a_smallest_close_to_it():
+    for share in (0.5, 0.9, 0.99):
+        sizes = with_mean(share * 100.0, 100.0, 1.2)
+        assert sizes.mean_s == pytest.approx(share * 100.0, rel=1e-9)

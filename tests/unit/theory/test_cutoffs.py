@@ -5,8 +5,17 @@ from random import Random
 import pytest
 
 from lbd.theory.bounded_pareto import BoundedPareto, with_mean
-from lbd.theory.cutoffs import Infeasible, bounds, solve
-from lbd.theory.minimise import damped_step, equalise, golden_section, minimise, slopes
+from lbd.theory.cutoffs import Infeasible, bounds, host_costs, solve
+from lbd.theory.minimise import (
+    STEP,
+    bent,
+    columns,
+    damped_step,
+    equalise,
+    golden_section,
+    minimise,
+    slopes,
+)
 from lbd.theory.tags import Overloaded, Traffic, analyse, balanced
 
 ALPHAS = (0.2, 0.6, 1.0, 1.5, 1.9)
@@ -220,3 +229,50 @@ def test_one_valley_is_searched_to_a_width(lowest, width):
     low, high = golden_section(lambda x: abs(x - lowest), 0.0, 1.0, width)
     assert 0 <= high - low <= width
     assert low - 1e-12 <= min(max(lowest, 0.0), 1.0) <= high + 1e-12
+
+
+def test_the_shape_turns_what_was_seen_of_the_slope_into_the_step():
+    """The secant condition, which all quasi-Newton methods hold to; and it stays symmetric."""
+    rng = Random(1)
+    shape = [[2.0, 0.3, 0.0], [0.3, 1.0, -0.2], [0.0, -0.2, 3.0]]
+    for _ in range(20):
+        step = [rng.uniform(-1, 1) for _ in range(3)]
+        turn = [2 * x + rng.uniform(-0.3, 0.3) for x in step]
+        shape = bent(shape, step, turn)
+        seen = [sum(a * b for a, b in zip(row, turn, strict=True)) for row in shape]
+        assert seen == pytest.approx(step)
+        assert all(shape[i][j] == pytest.approx(shape[j][i]) for i in range(3) for j in range(i))
+
+
+@pytest.mark.parametrize("within", range(5))
+def test_at_the_edge_of_the_domain_slopes_are_taken_from_where_there_is_one(within):
+    """Ahead, behind, then a thousandth of that; where there is nothing at all, none."""
+    steps = [STEP, -STEP, STEP / 1e3, -STEP / 1e3]
+
+    def differences(at):
+        is_there = any(abs(at[0] - step) < abs(step) / 2 for step in steps[within:])
+        return [3 * at[0], -at[0]] if is_there else None
+
+    (found,) = columns(differences, [0.0], [0.0, 0.0])
+    assert found == (pytest.approx([3.0, -1.0]) if within < 4 else [0.0, 0.0])
+
+
+def test_the_grid_s_costs_are_the_waits_of_hosts_between_those_sizes():
+    traffic = Traffic(BoundedPareto(1.0, 1e4, 1.1), 0.6, 2)
+    sizes, top = traffic.sizes, traffic.sizes.width
+    points = [top * i / 9 for i in range(10)]
+    rate = traffic.total / sizes.mean_s
+    for power in (-1.0, 0.0):
+        costs = host_costs(traffic, points, power)
+        for b, high in enumerate(points):
+            assert len(costs[b]) == b
+            for a, low in enumerate(points[:b]):
+                beyond = sizes.part_y(0.0, high, top)
+                cut_s = sizes.size(high)
+                load = rate * (sizes.part_y(1.0, low, high) + cut_s * beyond)
+                square = sizes.part_y(2.0, low, high) + cut_s**2 * beyond
+                expected = square * sizes.part_y(power, low, top) / (1 - load)
+                if load < 1:
+                    assert costs[b][a] == pytest.approx(expected, rel=1e-9)
+                else:
+                    assert costs[b][a] == math.inf

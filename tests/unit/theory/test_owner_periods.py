@@ -201,3 +201,12 @@ def test_what_a_limit_costs_by_hand(limit_s, stayed_s, cost_s):
 def test_an_owner_who_came_and_went_at_once_counts():
     assert fit_exponential([0.0, 5.0]).mean_s == 2.5
     assert fit_exponential([0.0], [0.0, 5.0]).mean_s == 5.0
+
+
+@pytest.mark.parametrize(("alpha", "mean_s"), [(1.5, 20.0), (3.0, 5.0), (1.0, math.inf)])
+def test_a_heavy_tail_has_the_mean_that_its_survival_has(alpha, mean_s):
+    assert Lomax(alpha, 10.0).mean_s == mean_s
+
+
+def test_a_move_that_costs_nothing_is_made_at_once():
+    assert safe_limit_s(0.0) == 0.0

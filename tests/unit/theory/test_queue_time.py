@@ -229,3 +229,18 @@ def test_predictions_do_not_depend_on_the_unit_of_time(unit):
     found, other = fit(lives_s), fit([life_s * unit for life_s in lives_s])
     assert other.shortest_s == pytest.approx(found.shortest_s * unit)
     assert other.longest_s == pytest.approx(found.longest_s * unit)
+
+
+@pytest.mark.parametrize("age_s", [0.0, 0.5, 1.0, 30.0, 99.0, 100.0, 300.0])
+def test_what_is_left_in_a_share_of_cases_goes_on_for_longer_in_the_others(age_s):
+    lifetimes = UniformLog(1.0, 100.0)
+    for share in (0.1, 0.5, 0.9):
+        left_s = lifetimes.left_s(share, age_s)
+        assert isclose(lifetimes.goes_on(left_s, age_s), 1 - share, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize(("shortest_s", "longest_s"), [(1.0, 100.0), (50.0, 60.0), (1.0, 1e6)])
+def test_the_mean_lifetime_is_that_of_all_shares_of_them(shortest_s, longest_s):
+    lifetimes = UniformLog(shortest_s, longest_s)
+    seen_s = mean(lifetimes.quantile_s((n + 0.5) / 10_000) for n in range(10_000))
+    assert isclose(lifetimes.mean_s, seen_s, rel_tol=1e-4)

@@ -269,3 +269,13 @@ def test_time_in_which_a_task_stood_still_says_nothing_of_its_length():
     assert batch.mean.worked_s == 2 * 5.0 - 3.0
     batch.stood(50.0, 5.0)
     assert batch.mean.worked_s == 0.0
+
+
+@pytest.mark.parametrize(("extra", "slots"), [(0, 2), (3, 3), (9, 4)])
+def test_tasks_that_are_likely_to_go_on_for_long_count_for_more(extra, slots):
+    """Three slots are at work on tasks of 10 s, and 30 s are left."""
+    batch = Batch(6, 30.0, 3, 9, TaskMean(10.0), learns=False, extra=extra)
+    for _ in range(3):
+        batch.began(0.0)
+    enough = [n for n in (2, 3, 4) if mean_left_s(5 + extra, n, 10.0) <= 30.0]
+    assert batch.ended(0.0) == min(enough, default=4)

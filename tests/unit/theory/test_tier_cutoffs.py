@@ -139,3 +139,11 @@ def test_a_tier_without_jobs_does_nothing_and_one_without_servers_is_overloaded(
 def test_the_worst_treated_against_the_best(slowdowns, unfairness):
     loads = tuple(TierLoad(0.5, 0.5, 1.0, one) for one in slowdowns)
     assert Expected((1.0,), loads, 1.0, 2.0).unfairness == unfairness
+
+
+def test_a_tier_without_jobs_has_no_load_and_one_without_servers_cannot_serve():
+    traffic = Tiers(BoundedPareto(1.0, 1e3, 1.1), 0.1, (1.0, 0.0))
+    top = traffic.sizes.width
+    assert traffic.queue(0, top, top) == (0.0, 0.0)
+    assert traffic.queue(1, 0.0, top) == (math.inf, math.inf)
+    assert traffic.queue(1, top, top) == (0.0, 0.0)

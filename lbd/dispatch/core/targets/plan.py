@@ -11,7 +11,7 @@ in time gives nothing away before another is late.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from heapq import heapify, heappop, heapreplace
+from heapq import heappop, heapreplace
 from typing import TypeVar
 
 from lbd.text.units import show_duration
@@ -75,12 +75,11 @@ def share(
     keys = list(active)
     # A first slot each, the latest first; then wherever the next one is needed most.
     queue, rest = [], slots
-    for late, number in sorted(order):
+    for late, number in sorted(order):  # which makes a heap
         if width.get(keys[number], 1) <= rest:
             given[keys[number]] = 1
             rest -= width.get(keys[number], 1)
             queue.append((late, number))
-    heapify(queue)
     while rest and queue:
         number = queue[0][1]
         key = keys[number]

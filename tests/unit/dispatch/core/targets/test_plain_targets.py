@@ -1,0 +1,383 @@
+"""How many tasks of each array may run, and why, against the same reckoned from all that was."""
+
+import math
+from random import Random
+
+import pytest
+
+from lbd.dispatch.core.discipline import QueuedJob, Target
+from lbd.dispatch.core.targets.arrays import (
+    DEADLINE_CHANCE,
+    FRESH_S,
+    PLAN_SHARE,
+    SHARED_S,
+    SURE,
+    UNKNOWN_TASKS,
+    Targets,
+)
+from lbd.dispatch.core.targets.task_times import EARLIER_COUNT, Earlier, TaskTimes
+from lbd.model import JobId
+from lbd.text.units import show_duration
+from lbd.theory.batch_end import quantile_s
+from lbd.theory.target_time import (
+    STEERED,
+    harmonic,
+    mean_left_s,
+    variance_left_s2,
+    variance_steered_s2,
+)
+
+
+class PlainArray:
+    def __init__(self, job, earlier, most):
+        self.job, self.until_s = job, job.target.unix_s
+        self.waiting, self.running, self.over_s, self.ended = 0, {}, [], 0
+        others = earlier.others_s
+        count = min(len(others), EARLIER_COUNT)
+        self.prior_tasks = float(len(earlier.own_s) + count)
+        if self.prior_tasks:
+            total_s = sum(earlier.own_s) + (count * sum(others) / len(others) if others else 0)
+            self.prior_s = total_s / self.prior_tasks
+        elif job.work_s is not None:
+            self.prior_tasks, self.prior_s = 1.0, job.work_s / job.slots
+        else:
+            self.prior_tasks, self.prior_s = UNKNOWN_TASKS, 1.0
+        self.times = TaskTimes()
+        self.times.add(others + earlier.own_s)
+        self.seen_s = 0.0  # of the last that became of a task
+        self.slots, self.most, self.target_s = 1, most, self.until_s
+        self.steered = self.in_time = False
+        self.planned = 0, 0, -math.inf
+        self.extra = 0
+
+    @property
+    def left(self):
+        return self.waiting + len(self.running)
+
+    @property
+    def tasks(self):
+        return self.prior_tasks + self.ended
+
+    @property
+    def known(self):
+        return self.tasks >= 1
+
+    @property
+    def mean_s(self):
+        running_s = sum(self.seen_s - begun_s for begun_s in self.running.values())
+        return (self.prior_tasks * self.prior_s + sum(self.over_s) + running_s) / self.tasks
+
+    @property
+    def at_once(self):
+        return min(self.slots, self.most)
+
+    def left_s(self, slots, tasks=None):
+        return mean_left_s(
+            self.left if tasks is None else tasks, slots, self.mean_s, self.times.drain
+        )
+
+    def aim(self, now_s):
+        self.target_s = self.until_s
+        if self.job.target.is_deadline and self.known:
+            drained = min(max(1, self.slots), max(1, self.left))
+            late_s = quantile_s(DEADLINE_CHANCE, drained, drained, self.mean_s)
+            late_s -= self.mean_s * harmonic(drained)
+            steered = min(max(0, self.left - drained), STEERED)
+            self.target_s -= math.hypot(late_s, SURE * self.mean_s * math.sqrt(steered) / drained)
+        ages = [now_s - begun_s for begun_s in self.running.values()]
+        self.extra = self.times.beyond_means(ages, self.mean_s)
+
+    def look(self, now_s):
+        if self.left:
+            most = max(1, self.most)
+            spread_s = math.sqrt(variance_steered_s2(self.left, most, self.mean_s))
+            self.in_time = now_s + self.left_s(most) <= self.target_s + spread_s
+
+    def plan(self, now_s):
+        most = max(1, self.most)
+        self.planned = self.left, self.most, now_s
+        if not self.known:
+            self.prior_s = max(1.0, self.until_s - now_s) / mean_left_s(self.left, most, 1.0)
+            self.slots = min(self.left, most)
+            return
+        for _ in range(2):
+            self.aim(now_s)
+            self.slots = self.needed(most, now_s)
+        self.look(now_s)
+
+    def needed(self, most, now_s):
+        """The fewest with which it ends in time, else all that are of use."""
+        all_of_use = max(1, min(most, self.left))
+        enough = (n for n in range(1, all_of_use) if self.left_s(n) <= self.target_s - now_s)
+        return next(enough, all_of_use)
+
+    def may_plan(self, now_s):
+        if self.steered and self.running:
+            return False
+        left, most, at_s = self.planned
+        if abs(self.left - left) > PLAN_SHARE * left or self.most != most:
+            return True
+        return not self.running and now_s - at_s > PLAN_SHARE * max(0.0, self.until_s - at_s)
+
+    def over(self, id_, now_s, *, ended, waits):
+        self.seen_s, begun_s = now_s, self.running.pop(id_)
+        self.over_s.append(now_s - begun_s)
+        self.ended += ended
+        self.waiting += not ended
+        tasks = self.left + self.extra
+        had = max(1, self.slots)
+        highest = max(1, min(had + 1, tasks, max(1, self.most_then)))
+        steps = range(min(max(1, had - 1), highest), highest)
+        in_time = (n for n in steps if self.left_s(n, tasks) <= self.target_s - now_s)
+        self.slots = min(next(in_time, highest), self.left) if tasks else 0
+        self.waiting -= not (ended or waits)
+
+    def end(self, now_s):
+        """Its mean and standard deviation."""
+        if not (self.left and self.known):
+            return None
+        slots = max(1, self.at_once)
+        end_s = varies_s = self.left_s(slots, self.left + self.extra)
+        variance = variance_left_s2(self.left, slots, self.mean_s)
+        if self.waiting and self.in_time:
+            variance = min(variance, variance_steered_s2(self.left, slots, self.mean_s))
+            end_s = end_s if slots == 1 else max(0.0, self.target_s - now_s)
+            varies_s = self.mean_s * (harmonic(min(slots, self.left)) + STEERED / slots)
+        return end_s, math.sqrt((variance + varies_s**2 / self.tasks) * self.times.spread)
+
+    def why(self, now_s):
+        end = self.end(now_s)
+        if end is None:
+            return (
+                "it is not known yet how long its tasks take: until some have ended it takes turns"
+                f" with others, with at most {self.at_once} at once"
+            )
+        if not self.waiting:
+            return "its last tasks are running, and more slots would not help"
+        late_s = now_s + end[0] - self.until_s
+        if not self.in_time:
+            said = f"the most it may have: it will end {show_duration(late_s)} late on average"
+        elif self.at_once == 1 and -late_s > end[1]:
+            early = show_duration(-late_s)
+            said = f"one at a time is enough: it will end {early} early on average"
+        else:
+            said = f"as many as it needs to end {self.when}"
+        if self.most < self.slots:
+            return said + "; other arrays with targets need the rest"
+        if len(self.running) < self.at_once:
+            return said + "; other jobs have the slots now"
+        return said
+
+    @property
+    def when(self):
+        return "by its deadline" if self.job.target.is_deadline else "at its target time"
+
+    def obstacle(self):
+        running = len(self.running)
+        if running < self.at_once:
+            return ""
+        if not self.at_once:
+            return "other arrays with targets need all slots more urgently"
+        said = "1 task of its array is" if running == 1 else f"{running} tasks of its array are"
+        if not self.known:
+            return f"{said} running, the most it may have until it is known how long they take"
+        if self.in_time:
+            return f"{said} running, as many as it needs to end {self.when}"
+        return f"{said} running, the most it may have, and it will still be late"
+
+
+class Plain:
+    def __init__(self, slots):
+        self.slots, self.arrays, self.divided_s = slots, {}, -math.inf
+
+    def room(self, job):
+        return self.slots // job.slots
+
+    def refresh(self, array, now_s):
+        count = len(self.arrays)
+        if now_s - self.divided_s > (count * SHARED_S if count > 1 else FRESH_S):
+            self.divide(now_s)
+        if array.may_plan(now_s):
+            array.plan(now_s)
+
+    def divide(self, now_s):
+        self.divided_s = now_s
+        arrays = self.arrays.values()
+        for array in arrays:
+            array.most = self.room(array.job)
+        if len(arrays) < 2:
+            return
+        slots = max(self.room(array.job) * array.job.slots for array in arrays)
+        rest = slots
+        for array in arrays:
+            if not array.known:
+                part = slots // len(arrays) // array.job.slots
+                array.most = max(1, min(array.most, part))
+                rest -= min(array.most, array.left) * array.job.slots
+        known = [array for array in arrays if array.known]
+        for array in known:
+            array.aim(now_s)
+        self.share(known, max(0, rest), now_s)
+
+    def share(self, known, rest, now_s):
+        """One slot at a time, to the latest."""
+        width = {id(array): array.job.slots for array in known}
+        room = {id(array): rest // array.job.slots for array in known}
+        needs = {
+            id(array): array.needed(room[id(array)], now_s) if room[id(array)] else 1
+            for array in known
+        }
+        given = dict.fromkeys(width, 0)
+        if sum(needs[one] * width[one] for one in needs) <= rest:
+            given = room
+        else:
+            for array in sorted(known, key=lambda one: -self.late_s(one, 1, now_s)):
+                if width[id(array)] <= rest:
+                    given[id(array)], rest = 1, rest - width[id(array)]
+            short = [array for array in known if given[id(array)]]
+            while rest and short:
+                latest = max(short, key=lambda one: self.late_s(one, given[id(one)], now_s))
+                if given[id(latest)] < needs[id(latest)] and width[id(latest)] <= rest:
+                    given[id(latest)] += 1
+                    rest -= width[id(latest)]
+                else:
+                    short.remove(latest)
+        for array in known:
+            array.most = min(array.most, given[id(array)])
+
+    @staticmethod
+    def late_s(array, slots, now_s):
+        return now_s + array.left_s(slots) - array.target_s
+
+
+class Both:
+    def __init__(self, rng):
+        self.rng, self.now_s, self.made = rng, 0.0, 0
+        self.plain = Plain(rng.randint(1, 12))
+        self.targets = Targets(lambda job: self.plain.room(job))
+        self.jobs = {}  # that wait or run, of each array
+
+    def array(self):
+        rng = self.rng
+        self.made += 1
+        number, tasks = self.made, rng.choice([1, 3, 8, 30])
+        target = Target(self.now_s + rng.choice([5.0, 60.0, 300.0]), rng.random() < 0.5)
+        times_s = [
+            tuple(rng.expovariate(0.1) for _ in range(rng.choice([0, 0, 4, 30]))) for _ in "ab"
+        ]
+        earlier = Earlier(*times_s)
+        work_s = rng.choice([None, None, 12.0])
+        self.targets.expect(number, earlier)
+        slots = rng.choice([1, 1, 2])
+        for n in range(tasks):
+            id_ = JobId(f"{number}_{n}")
+            job = QueuedJob(id_, slots, array=number, target=target, work_s=work_s)
+            if n == 0:
+                self.plain.arrays[number] = PlainArray(job, earlier, self.plain.room(job))
+                self.plain.divided_s = -math.inf
+                self.jobs[number] = {}
+            self.plain.arrays[number].waiting += 1
+            self.jobs[number][id_] = job
+            self.targets.came(job)
+
+    def begin(self, number, array):
+        job = next(job for id_, job in self.jobs[number].items() if id_ not in array.running)
+        array.seen_s, array.running[job.id] = self.now_s, self.now_s
+        array.waiting -= 1
+        self.targets.began(job, self.now_s)
+
+    def end(self, number, array, *, whole):
+        array.most_then = max(1, array.most)
+        id_ = self.rng.choice(list(array.running))
+        job = self.jobs[number].pop(id_)
+        begun_s = array.running.pop(id_)
+        if whole:
+            array.times.add((self.now_s - begun_s,))
+        self.aim_with(array, id_, begun_s)
+        array.over(id_, self.now_s, ended=whole, waits=False)
+        array.steered = True
+        self.targets.left(id_, job, self.now_s, whole=whole)
+        self.settle(number, array)
+
+    def aim_with(self, array, id_, begun_s):
+        """What is aimed at counts it still, but for its age."""
+        array.running[id_] = begun_s
+        array.aim(self.now_s)
+        ages = [self.now_s - one_s for other, one_s in array.running.items() if other != id_]
+        array.extra = array.times.beyond_means(ages, array.mean_s)
+
+    def lose(self, number, array):
+        array.most_then = max(1, array.most)
+        id_ = self.rng.choice(list(array.running))
+        self.aim_with(array, id_, array.running[id_])
+        array.over(id_, self.now_s, ended=False, waits=True)
+        self.targets.lost(self.jobs[number][id_], self.now_s)
+        self.settle(number, array)
+
+    def withdraw(self, number, array):
+        id_ = next(id_ for id_ in self.jobs[number] if id_ not in array.running)
+        job = self.jobs[number].pop(id_)
+        array.waiting -= 1
+        self.targets.left(id_, job, self.now_s, whole=False)
+        if not array.left:
+            del self.plain.arrays[number], self.jobs[number]
+
+    def suspend(self, number, array):
+        id_ = self.rng.choice(list(array.running))
+        for_s = self.rng.random() * (self.now_s - array.running[id_])
+        array.running[id_] += for_s
+        array.seen_s = self.now_s
+        self.targets.was_suspended(self.jobs[number][id_], for_s, self.now_s)
+
+    def settle(self, number, array):
+        array.look(self.now_s)
+        if not array.left:
+            del self.plain.arrays[number], self.jobs[number]
+
+    def step(self):
+        rng = self.rng
+        self.now_s += rng.choice([0.0, 0.3, 2.0, 9.0])
+        if not self.plain.arrays or (len(self.plain.arrays) < 3 and rng.random() < 0.1):
+            self.array()
+            return
+        number, array = rng.choice(list(self.plain.arrays.items()))
+        self.plain.refresh(array, self.now_s)
+        assert self.targets.is_full(array.job, self.now_s) == bool(array.obstacle())
+        may_begin = array.waiting and not array.obstacle()
+        match rng.choice(["begin", "begin", "begin", "end", "end", "lose", "suspend", "rest"]):
+            case "begin" if may_begin:
+                self.begin(number, array)
+            case "end" if array.running:
+                self.end(number, array, whole=rng.random() < 0.9)
+            case "lose" if array.running:
+                self.lose(number, array)
+            case "suspend" if array.running:
+                self.suspend(number, array)
+            case "rest" if array.waiting and rng.random() < 0.3:
+                self.withdraw(number, array)
+            case "rest" if rng.random() < 0.2:
+                self.plain.slots = rng.randint(1, 12)
+
+    def compare(self):
+        assert bool(self.targets) == bool(self.plain.arrays)
+        for number, array in self.plain.arrays.items():
+            self.plain.refresh(array, self.now_s)
+            found = self.targets.standing(array.job, self.now_s)
+            expected = array.at_once, len(array.running), array.left
+            assert (found.at_once, found.running, found.left) == expected
+            end = array.end(self.now_s)
+            if end is None:
+                assert found.end is None
+            else:
+                assert (found.end.mean_s, found.end.sd_s) == pytest.approx(end, rel=1e-6)
+            assert found.why == array.why(self.now_s)
+            assert self.targets.obstacle(array.job, self.now_s) == array.obstacle()
+            assert self.targets.keeps_place(number) == (array.known and array.in_time)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_how_many_of_each_array_run_and_when_it_ends(seed):
+    both = Both(Random(seed))
+    for _ in range(150):
+        both.step()
+        both.compare()
