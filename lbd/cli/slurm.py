@@ -8,7 +8,7 @@ from lbd.cli.program import Parser
 from lbd.errors import LbdError
 from lbd.slurm.options import listed
 from lbd.slurm.program import NAMES, install
-from lbd.slurm.sbatch import GRAMMAR
+from lbd.slurm.sbatch import GRAMMAR, ONLY
 from lbd.text.spelling import hint
 
 USUAL = "account,partition,qos,mail-type,mail-user,hint,wckey"  # in scripts as people have them
@@ -51,9 +51,7 @@ def main(argv: list[str]) -> int:
 def ignorable(text: str) -> str:
     """Raises ArgumentTypeError for what is not an option that sbatch refuses."""
     names = [name.strip().removeprefix("--") for name in listed(text)]
-    allowed = {"partition", "open-mode", *GRAMMAR.refused, *GRAMMAR.refused_plain} - {
-        *GRAMMAR.instead
-    }
+    allowed = {"partition", *ONLY, *GRAMMAR.refused, *GRAMMAR.refused_plain} - {*GRAMMAR.instead}
     for name in names:
         if name not in allowed:
             raise ArgumentTypeError(f"sbatch does not refuse {name!r}; {hint(name, allowed)}")

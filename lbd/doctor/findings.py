@@ -62,8 +62,14 @@ def check_lim(daemons: Daemons) -> Iterator[Check]:
     yield from ports(daemons, lims_away)
     yield from queue(daemons)
     if not peers:
-        listed = bool(daemons.config.cluster.hosts or daemons.config.cluster.join)
-        yield Check("peers", WARN if listed else OK, "none: every command runs here")
+        cluster = daemons.config.cluster
+        level, fix = (WARN if cluster.hosts or cluster.join else OK), ""
+        if cluster.join:
+            fix = (
+                f"if {cluster.join} is gone: `lbctl config set cluster.join` with another host's "
+                "address and port, then `lbctl restart`"
+            )
+        yield Check("peers", level, "none: every command runs here", fix)
 
 
 def sampler(reply: Json) -> Iterator[Check]:

@@ -30,7 +30,7 @@ GRAMMAR = Grammar(
     words_of(
         "array begin chdir comment cpus-per-task dependency error exclude export input job-name mem"
         " mem-per-cpu nodelist nodes ntasks ntasks-per-node open-mode output partition time wrap"
-        " priority gres gpus constraint signal tasks-per-node"
+        " kill-on-invalid-dep priority gres gpus constraint signal tasks-per-node"
     ),
     words_of("parsable wait requeue no-requeue quiet verbose oversubscribe help"),
     {
@@ -48,7 +48,7 @@ GRAMMAR = Grammar(
         " ntasks-per-core ntasks-per-socket ntasks-per-gpu cpus-per-gpu mem-per-gpu mincpus"
         " sockets-per-node"
         " cores-per-socket threads-per-core network power prefer propagate time-min thread-spec"
-        " export-file exclusive kill-on-invalid-dep wait-all-nodes wckey tres-per-task bb bbf"
+        " export-file exclusive wait-all-nodes wckey tres-per-task bb bbf"
         " acctg-freq batch cluster-constraint container container-id delay-boot gpu-bind gpu-freq"
         " gres-flags mcs-label nodefile"
     ),
@@ -59,6 +59,7 @@ GRAMMAR = Grammar(
              "test-only": "`lbctl predict` says when a job would begin"},
 )  # fmt: skip
 PATTERN = {"j": "%j", "J": "%j", "a": "%a", "N": "%h", "A": "%A", "%": "%%", "n": "0", "t": "0"}
+ONLY = {"open-mode": ("truncate", "t"), "kill-on-invalid-dep": ("yes",)}  # what is done anyway
 SIGNAL_MAX, SIGNAL_BEFORE_S = 64, 60
 HOW = {
     "afterok": "--after-ok", "afternotok": "--after-failed", "afterany": "--after-any",
@@ -161,8 +162,9 @@ def in_script(text: str, name: str) -> Given:
 
 def check_refused(given: Given) -> None:
     """Raises SlurmError, which names a partition too, if there is more."""
-    if given.values.get("open-mode", "truncate") not in ("truncate", "t"):
-        given.refused["open-mode"] = f"--open-mode {given.values['open-mode']}"
+    for name, ours in ONLY.items():
+        if given.values.get(name, ours[0]) not in ours:
+            given.refused[name] = f"--{name} {given.values[name]}"
     if given.refused and not is_ours(given.values):
         given.refused["partition"] = f"--partition {given.values['partition']}"
     given.check(GRAMMAR)

@@ -74,7 +74,8 @@ def fault_of_password_file(url: str, environment: Mapping[str, str]) -> str:
         return ""
     path = environment.get("PGPASSFILE") or os.path.expanduser("~/.pgpass")
     try:
-        mode = os.stat(path).st_mode & 0o777
+        with open(path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
     except OSError as problem:
         return f"{path}: {problem.strerror}"
     return f"{path} is passed over, since others may read it: chmod 600" if mode & 0o077 else ""
