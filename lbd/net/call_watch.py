@@ -156,7 +156,10 @@ def connections(server: int) -> Iterator[Ref]:
     """gRPC gives some hundreds at a time, by their numbers."""
     first, is_end = 0, False
     while not is_end:
-        page = json.loads(cygrpc.channelz_get_server_sockets(server, first, 0))
+        try:
+            page = json.loads(cygrpc.channelz_get_server_sockets(server, first, 0))
+        except ValueError:  # gone meanwhile
+            return
         refs: list[Ref] = page.get("socketRef") or []
         yield from refs
         first = max((int(ref["socketId"]) + 1 for ref in refs), default=0)
