@@ -71,7 +71,8 @@ class Questions:
         if str(operation).startswith("queue."):
             return await self._with_cpu(await self._queue.answer(question, caller), caller)
         if str(operation).startswith("command."):
-            return await self._with_cpu(await self.commands.answer(question, caller), caller)
+            reply = await self.commands.answer(question, caller)
+            return await self._with_cpu(reply, caller) if operation == "command.show" else reply
         if operation in ("stats", "history", "past"):
             return await self.usage.answer(question, caller)
         if operation == "owners":

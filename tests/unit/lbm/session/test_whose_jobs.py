@@ -235,3 +235,18 @@ async def test_a_reply_that_says_how_many_jobs_there_are_lists_none():
     """As `lbctl predict --calibration` is answered."""
     questions = answering(Jobs(10), config("name"))
     assert await questions._with_cpu({"jobs": 7}, CALLER) == {"jobs": 7}
+
+
+@pytest.mark.parametrize(("verb", "asked"), [("show", 1), ("kill", 0), ("wait", 0)])
+async def test_only_who_is_shown_a_command_asks_other_hosts_what_it_has_used(verb, asked):
+    questions, added = answering(Jobs(10), config("name")), []
+
+    async def answer(*_):
+        return {"job": {"id": "h1-7"}}
+
+    async def add(jobs, _):
+        added.append(jobs)
+
+    questions.commands, questions._cpu = SimpleNamespace(answer=answer), SimpleNamespace(add=add)
+    await questions.answer({"op": f"command.{verb}"}, CALLER)
+    assert len(added) == asked
