@@ -30,7 +30,10 @@ def test_they_are_installed_with_the_options_to_be_ignored(tmp_path, monkeypatch
         return subprocess.run(words, capture_output=True, text=True, env=environment).stderr
 
     assert slurm_main(["install", str(tmp_path / "bin")]) == 0
-    assert "/bin --ignore account,partition,qos,mail-type,mail-user,hint,wckey\n" in capsys.readouterr().out
+    assert (
+        "/bin --ignore account,partition,qos,mail-type,mail-user,hint,wckey\n"
+        in capsys.readouterr().out
+    )
     assert "--mail-type END (line 3), --nice, --partition big are" in refusal("account")
     assert slurm_main(["install", "--ignore", "partition,--mail-type", str(tmp_path / "bin")]) == 0
     assert "--account x (line 3), --nice are not supported" in refusal("")
