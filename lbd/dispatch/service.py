@@ -30,6 +30,7 @@ from lbd.errors import LbdError
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.question import read
+from lbd.net.submitter import WATCHED_BYTES
 from lbd.net.transport import Trust
 from lbd.text.one_line import one_line
 
@@ -130,17 +131,23 @@ class QueueService:
         return (await self._submitted(asked, context)).SerializeToString()
 
     async def _queue(self, data: bytes, context: "Context") -> None:
+        if len(data) > WATCHED_BYTES:
+            text = (
+                f"a Queue call of {len(data)} bytes; {WATCHED_BYTES} is the most: Submit takes more"
+            )
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
         asked = await self._read(pb.SubmitRequest, data, context)
         reply = await self._submitted(asked, context)
         await context.write(pb.JobsInfo(submitted=reply).SerializeToString())
         if reply.error:
             return
-        if reply.count == 1 and JobId(str(reply.first)) in self._dispatcher.life.jobs:
-            host = await self._calls.host(context)
-            return await self._follow([reply.first], (host, asked.user), context)
         jobs = f"{reply.first}-{reply.first + reply.count - 1}"
         uid = asked.uid if asked.HasField("uid") else None
         watch = pb.JobsAsked(selectors=[jobs], user=asked.user, uid=uid, by_number=True)
+        del asked  # which has many times its bytes, and its job may last for days
+        if reply.count == 1 and JobId(str(reply.first)) in self._dispatcher.life.jobs:
+            host = await self._calls.host(context)
+            return await self._follow([reply.first], (host, watch.user), context)
         await self._watch_these(watch, context)
 
     async def _submitted(self, asked: pb.SubmitRequest, context: "Context") -> pb.SubmitReply:

@@ -12,6 +12,9 @@ from google.protobuf.message import DecodeError
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.text.one_line import one_line
 
+# Of a submission by `Queue`: the dispatcher holds it for as long as that call lasts.
+WATCHED_BYTES = 16 << 10
+
 
 class Submitter(NamedTuple):
     origin: str

@@ -25,7 +25,9 @@ from lbd.local.time_share import TimeShares
 from lbd.model import target_of
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.question import Unanswered, ask, channel_may_close
+from lbd.net.submitter import WATCHED_BYTES
 from lbd.net.transport import Peers
+from lbd.text.index_list import COUNT_MAX
 from lbd.text.ranges import ranges_in
 
 if TYPE_CHECKING:
@@ -47,7 +49,6 @@ SEEK_AGAIN_S = 0.2
 # and longer by what is submitted. One that has been away for longer is not.
 RESTART_S, SUBMIT_RESTART_S = 4.0, 10.0
 READ_SHARE = 0.1  # of our time, for what watched jobs become; to pass it on takes longer
-WATCHED_BYTES = 16 << 10  # the dispatcher holds a submission for as long as its call lasts
 RECONNECT_S = 3.0  # longer than gRPC's longest pause before it tries again (transport.py)
 NO_QUEUE = "this cluster has no queue; `lbctl queue enable HOST` makes one"
 
@@ -120,24 +121,23 @@ class DispatcherClient:
         A dispatcher that is being started again is waited for, or another that takes over; the key
         sees to it that what was queued just before is not queued again.
         """
+        give_key(request)
         once = partial(self._ask_once, "Submit", request, pb.SubmitReply)
-        return await self._submitted(request, once)
+        return self._checked(await self._submitted(once))
 
     async def submit_and_watch(
         self, request: pb.SubmitRequest
     ) -> tuple[pb.SubmitReply, Watching | None]:
         """Likewise, and what `watch` says of these jobs where one call does for both."""
+        give_key(request)
         if self._earlier != self.leader and request.ByteSize() <= WATCHED_BYTES:
             try:
-                return await self._submitted(request, partial(self._queue_once, request))
+                return await self._submitted(partial(self._queue_once, request))
             except NotOffered:
                 self._earlier = self.leader
         return await self.submit(request), None
 
-    async def _submitted(
-        self, request: pb.SubmitRequest, once: Callable[[], Awaitable[Found]]
-    ) -> Found:
-        request.key = request.key or f"{OWN_KEY}{os.urandom(16).hex()}"
+    async def _submitted(self, once: Callable[[], Awaitable[Found]]) -> Found:
         takes_over_s = TERMS_WAITED * self._config.dispatch.term_s if len(self.hosts) > 1 else 0.0
         return await self._again(once, SUBMIT_RESTART_S, takes_over_s)
 
@@ -154,7 +154,14 @@ class DispatcherClient:
         except StopAsyncIteration:
             raise self._unavailable(Unanswered("the connection was closed", None)) from None
         self.leads(self.leader)
-        return first.submitted, answers
+        return self._checked(first.submitted), answers
+
+    def _checked(self, reply: pb.SubmitReply) -> pb.SubmitReply:
+        """We keep some bytes for each job there is said to be. Raises Unavailable."""
+        if reply.error or (reply.first > 0 and 0 < reply.count <= COUNT_MAX):
+            return reply
+        text = f"{reply.count} jobs from number {reply.first}"
+        raise Unavailable(f"the dispatcher on {self.leader} says that it has queued {text}")
 
     async def jobs(self, request: pb.JobsAsked) -> pb.JobsInfo:
         """Raises Unavailable."""
@@ -333,6 +340,10 @@ class DispatcherClient:
         """ "address:port" of its dispatcher. Raises Unavailable."""
         address = (await self._cluster.lbm_of(host)).rpartition(":")[0].strip("[]")
         return target_of(address, self._config.dispatch.port)
+
+
+def give_key(request: pb.SubmitRequest) -> None:
+    request.key = request.key or f"{OWN_KEY}{os.urandom(16).hex()}"
 
 
 async def jobs_in(message: bytes, shares: TimeShares, host: str) -> pb.JobsInfo:

@@ -11,6 +11,7 @@ from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.orders import ACTS_AT_ONCE
 from lbd.dispatch.watching import GATHER_ONE_S, PIECE_JOBS, Watching
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.submitter import WATCHED_BYTES
 from tests.unit.dispatch.services import asking, opened
 
 
@@ -45,6 +46,15 @@ async def until(condition):
 def watch(world, context, **fields):
     asked = pb.JobsAsked(user="ann", selectors=["@me"], **fields).SerializeToString()
     return asyncio.create_task(world.desk._watch(asked, context))
+
+
+async def test_a_long_submission_is_not_held_while_its_job_is_followed(world):
+    """A few calls of one host filled the dispatcher's memory for as long as it liked."""
+    long = asking(command=[b""] * WATCHED_BYTES).SerializeToString()
+    with pytest.raises(Aborted, match="16384 is the most"):
+        async with asyncio.timeout(10):
+            await world.desk._queue(long, Context())
+    assert (await world.status()).queued == 0
 
 
 async def test_each_change_is_sent(world):

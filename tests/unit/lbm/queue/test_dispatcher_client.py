@@ -87,7 +87,7 @@ async def test_a_user_who_asks_for_too_much_keeps_no_other_waiting(tmp_path, mon
 
     async def ask(_channel, _method, data, *_):
         asked.append(pb.SubmitRequest.FromString(data).user)
-        return b""
+        return pb.SubmitReply(first=1, count=1).SerializeToString()
 
     monkeypatch.setattr(dispatcher_client, "ask", ask)
     large = [pb.SubmitRequest(user="eve", command=[bytes(1 << 20)]) for _ in range(12)]
@@ -358,9 +358,10 @@ async def test_what_is_submitted_and_watched_is_queued_once_too(client, dispatch
     assert dispatcher.asked == ["Queue", "Queue"]
 
 
-async def test_a_long_submission_is_not_held_for_as_long_as_it_is_watched(client, dispatcher):
+@pytest.mark.parametrize("over", [0, -20])  # with its key
+async def test_a_long_submission_is_not_held_for_as_long_as_it_is_watched(client, dispatcher, over):
     await dispatcher.start()
-    long = pb.SubmitRequest(user="ann", command=[bytes(dispatcher_client.WATCHED_BYTES)])
+    long = pb.SubmitRequest(user="ann", command=[bytes(dispatcher_client.WATCHED_BYTES + over)])
     assert (await client.submit_and_watch(long))[1] is None
     assert dispatcher.asked == ["Submit"]
 
