@@ -486,13 +486,13 @@ class Lifecycle:
             )
         if gang is not None and stop_reason == REGROUP:  # also if it has succeeded since then
             return actions + self._given_back(live, gang, stop_reason, now_s, rng, ending)
-        goes_again = live.job.may_restart and (not succeeded or gang is not None)
-        if stop_reason == REQUEUE and goes_again:
+        if stop_reason == REQUEUE and live.job.may_restart:  # likewise: its user was told so
             live.job = self.queues.registry[live.job.id].job._replace(tier=1)
             starts = self.queues.ended(live.job.id, now_s, rng, whole=False)
             actions += self._begin(starts, now_s)
             ending = replace(ending, reason=ending.reason or "requeued")
-            return actions + self._arrives(live, now_s, rng, Fate.CANCELLED, ending)
+            fate = Fate.DONE if succeeded else Fate.CANCELLED
+            return actions + self._arrives(live, now_s, rng, fate, ending)
         lost = lost or (gang is not None and ending.cause in NOT_ALONE)
         if ending.cause in (Cause.CUT, Cause.CHECKPOINT) and not lost:
             return actions + self._next_tier(live, ending, now_s, rng)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lbd.dispatch.core.records import Begin, Cause, Ending
+from lbd.dispatch.core.records import Begin, Cause, Ending, Fate
 from lbd.model import CANCEL, REQUEUE, JobState
 from lbd.sim.faults.messages import key_of
 from tests.unit.dispatch.core.test_lifecycle import H1, H2, OK, Table
@@ -76,11 +76,11 @@ def test_what_ends_well_before_the_signal_comes_has_ended_well():
     assert over.state is JobState.DONE
 
 
-def test_one_that_succeeds_before_it_is_ended_is_done_and_not_requeued():
+def test_one_that_succeeds_before_it_is_ended_begins_again_as_its_user_was_told():
+    """A script that has itself requeued, and then ends with 0."""
     table = Table()
     begin = table.begin("1")
     table.life.requeue(begin.job)
     over, *rest = table.ended(begin, replace(OK, stop_reason=REQUEUE))
-    assert over.state is JobState.DONE
-    assert begin.job not in table.life.jobs
-    assert not [one for one in rest if isinstance(one, Begin)]
+    assert (over.state, over.fate) == (JobState.PENDING, Fate.DONE)
+    assert [one.attempt for one in rest if isinstance(one, Begin)] == [2]
