@@ -21,6 +21,8 @@ import socket
 import time
 from collections.abc import Sequence
 
+PORTS_MAX = 8
+LEAST = 1024  # those below nobody else may bind
 AGAIN_S = 1.0  # a port that somebody else has now may be free later
 IP_FREEBIND = 15  # <linux/in.h>; the socket module does not name it
 ANY = ("0.0.0.0", "::")  # noqa: S104  # a daemon that listens everywhere has both at once
@@ -36,12 +38,26 @@ class KeptPorts:
 
     def __init__(self, packed: str, owner: int) -> None:
         """`owner`: the account of the daemons."""
-        address, *ports = packed.split(" ")
-        self._addresses = ANY[::-1] if address in ANY else (address,)
         self._owner = owner
-        self._missing = [int(port) for port in ports]
         self._sockets: list[socket.socket] = []
+        self._packed = ""
+        self.become(packed)
+
+    def become(self, packed: str) -> None:
+        """As the LBM says: a host may join, or change its address, after the keeper has begun.
+        Raises ValueError."""
+        if packed == self._packed:
+            return
+        address, *ports = packed.split(" ")
+        numbers = [port for port in map(int, ports) if LEAST <= port < 1 << 16]
+        self._packed = packed
+        self._addresses = ANY[::-1] if address in ANY else (address,)
+        self._missing = numbers[:PORTS_MAX]
         self.next_s = 0.0  # not before is it tried again
+        before, self._sockets = self._sockets, []
+        self.keep()
+        for sock in before:  # the same one may be kept still
+            sock.close()
 
     def keep(self) -> None:
         """Those that are not kept yet, if they can be had: a daemon of a release before may listen

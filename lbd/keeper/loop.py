@@ -32,8 +32,9 @@ from lbd.keeper.lbm_connection import LbmLine
 from lbd.keeper.limits.ceilings import read_totals
 from lbd.keeper.limits.cgroups import Containment
 from lbd.keeper.limits.time_limits import KEEPER, LIMIT, OVER, Limits
-from lbd.keeper.limits.warden import FED_PER_TIMEOUT, Warden
+from lbd.keeper.limits.warden import Warden
 from lbd.keeper.pending_orders import Beginnings
+from lbd.keeper.preforked import nursery_program
 from lbd.keeper.protocol import (
     END_TREE,
     EXITED,
@@ -44,6 +45,8 @@ from lbd.keeper.protocol import (
     ORDER_LIMIT_BYTES,
     OUT_OF_MEMORY,
     PID,
+    PLACES,
+    PORTS,
     QUIT,
     READ,
     RSS_KIB,
@@ -59,6 +62,7 @@ from lbd.keeper.protocol import (
 )
 from lbd.keeper.spawn_order import JOB
 from lbd.keeper.stdin_watch import is_read, unpack_wanted
+from lbd.keeper.watchdogs import Watchdogs
 from lbd.launch.rlimits import raise_descriptor_limit
 from lbd.launch.signals import deliver, signal_group
 from lbd.local import frames
@@ -68,8 +72,6 @@ from lbd.process.boot_clock import clock_s
 from lbd.process.service_manager import ServiceManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lbd.keeper.job import Running
 
 POLL_ENDING_MS, ALONE_MS, FOR_EVER_MS = 5, 500, (1 << 31) - 1
@@ -87,19 +89,19 @@ class Keeper:
         self,
         listener: socket.socket,
         containment: Containment,
-        program: bytes,
         times_s: tuple[float, float, float],
         gate: Gate,
+        ports: KeptPorts,
     ) -> None:
         """`times_s`: alone, before it ends; from TERM to KILL; silent, before it is taken to hang
         (0: never)."""
-        self._listener, self._gate = listener, gate
+        self._listener, self._gate, self._ports = listener, gate, ports
         self._containment = containment
         self._orphan_s, self._grace_s, silent_s = times_s
         self._lbm: LbmLine | None = None
         self._descriptors: list[int] = []
         self.jobs: dict[str, Running] = {}
-        self._alone_since_s, self._fed_s = time.monotonic(), 0.0
+        self._alone_since_s = time.monotonic()
         self.quitting = False
         self._poll = select.poll()
         self._holding, self._limits = Holding(), Limits()
@@ -111,21 +113,19 @@ class Keeper:
         parent = Parent.of_this_process(containment)
         parent.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._warden = Warden(parent, silent_s)
-        self._beginnings = Beginnings(self, self._poll, parent, program, gate)
+        self._beginnings = Beginnings(self, self._poll, parent, nursery_program(), gate)
         containment.others = lambda: self._beginnings.leaders | {self._warden.pid}
-        self._manager = ServiceManager(os.environ)
-        feeds = [one for one in (silent_s, self._manager.watchdog_s) if one]
-        self._feed_s = min(feeds) / FED_PER_TIMEOUT if feeds else 0.0
+        self._watchdogs = Watchdogs(self._warden, silent_s, ServiceManager(os.environ))
 
     def _asked_to_quit(self, *_: object) -> None:
         self.quitting = True  # the loop ends all; a signal comes at any moment
 
-    def run(self, when_idle: "Callable[[], None]") -> None:
+    def run(self) -> None:
         """Until told to quit, or left alone for `orphan_s`."""
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
         while not (self.quitting and not self.jobs):
-            self._feed()
+            self._watchdogs.feed()
             alone = self._lbm is None and time.monotonic() - self._alone_since_s > self._orphan_s
             if alone and not self.jobs and not self._gate.is_apart:
                 break
@@ -139,7 +139,7 @@ class Keeper:
                 self._reap()
             self._finish()
             if not ready and not self.quitting:
-                when_idle()
+                self._ports.keep()
                 self._beginnings.spares.fork_ahead()
         self._listener.close()  # who comes now is to start another, not to wait for us
         self._beginnings.spares.end()
@@ -163,23 +163,12 @@ class Keeper:
                 self._receive()
             self._watch_lbm()
 
-    def _feed(self) -> None:
-        """Our watchdogs: this loop turns."""
-        now_s = time.monotonic()
-        if self._feed_s and now_s >= self._fed_s + self._feed_s:
-            self._fed_s = now_s
-            self._warden.alive()
-            if self._manager.watchdog_s:
-                self._manager.notify("WATCHDOG=1")
-
     def _poll_ms(self) -> int:
-        due = self._beginnings.looks.due_s()
+        due = self._beginnings.looks.due_s() + self._watchdogs.due_s()
         for job in self.jobs.values():
             if job.ended:
                 return POLL_ENDING_MS
             due += job.due_s()
-        if self._feed_s:
-            due.append(self._fed_s + self._feed_s)
         wait_ms = max(0, int((min(due) - time.monotonic()) * 1000)) + 1 if due else FOR_EVER_MS
         if (quiet_ms := self._beginnings.spares.quiet_ms()) >= 0 and not self.quitting:
             return min(wait_ms, quiet_ms)
@@ -196,8 +185,7 @@ class Keeper:
         for _ in range(LAST_FRAMES):  # its last words, and its end
             if self._lbm is not None and is_readable(self._lbm.socket):
                 self._receive()
-        if self._lbm is not None:
-            self._lost()
+        self._lost()
         self._lbm = LbmLine(connection, ORDER_LIMIT_BYTES)
         us = (PID, os.getpid()), (UID, os.geteuid())
         jobs, kind = self._beginnings.jobs_there(), self._containment.described(KIND, LIMITS)
@@ -210,8 +198,9 @@ class Keeper:
             self._poll.register(self._lbm.socket, select.POLLIN | behind)
 
     def _lost(self) -> None:
-        """The LBM is gone without QUIT: its jobs have lost their streams."""
-        assert self._lbm is not None
+        """The LBM, if there was one, is gone without QUIT: its jobs have lost their streams."""
+        if self._lbm is None:
+            return
         self._poll.unregister(self._lbm.socket)
         self._descriptors += close_connection(self._lbm.socket)
         self._lbm = None
@@ -243,9 +232,7 @@ class Keeper:
             try:
                 self._obey(tag, body)
             except (ValueError, KeyError, OverflowError):
-                if self._lbm is not None:
-                    self._lost()
-                return
+                return self._lost()
 
     def _obey(self, tag: bytes, body: bytes) -> None:
         if tag == SPAWN:
@@ -253,6 +240,8 @@ class Keeper:
         elif tag == TOTALS:
             self._containment.ceilings.set_totals(read_totals(body))
             self._beginnings.spares.drop()  # which would follow the old ones
+        elif tag == PORTS:
+            self._ports.become(dict(frames.fields(body))[PLACES].decode())
         elif tag == QUIT:
             self._asked_to_quit()
         elif tag == holding.LEAVE and self._lbm is not None:
@@ -373,9 +362,6 @@ def main(argv: list[str]) -> None:
     """argv: the listening descriptor, runtime_dir, auto or off, three times in seconds, gate, ports
     to keep."""
     descriptor, runtime_dir, cgroup, orphan_s, grace_s, silent_s, allowed, places = argv
-    program = os.fsencode(os.path.join(os.path.dirname(__file__), "spare"))
-    if not os.access(program, os.X_OK) or os.environ.get("LBD_SPARE") == "python":
-        program = b""
     listener = socket.socket(fileno=int(descriptor))
     listener.set_inheritable(False)
     containment = Containment(runtime_dir, cgroup == "auto")
@@ -383,14 +369,13 @@ def main(argv: list[str]) -> None:
     raise_descriptor_limit()
     gate = Gate(allowed)
     ports = KeptPorts(places, gate.lbm_uid)
-    ports.keep()
     ServiceManager(dict(os.environ)).ready("takes orders")  # the keeper's own feeds its watchdog
     gc.collect()
     gc.freeze()  # what is never collected is never written to: forks go on sharing it
     gc.disable()  # and nothing in here makes cycles
     try:
         times_s = float(orphan_s), float(grace_s), float(silent_s)
-        Keeper(listener, containment, program, times_s, gate).run(ports.keep)
+        Keeper(listener, containment, times_s, gate, ports).run()
     finally:
         containment.close()
         ports.close()

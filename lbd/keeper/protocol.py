@@ -12,6 +12,7 @@ END_TREE = b"T"  # JOB: kill all of it now
 READ = b"R"  # JOB, WANTED: does one of it wait to read one of these? Comes back with NUMBER
 TREAT = b"W"  # JOB, NUMBER: one of suspension.py
 TOTALS = b"C"  # what all jobs may use together: limits/ceilings.py
+PORTS = b"P"  # PLACES: ports of the daemons to keep, as kept_ports.py packs them
 QUIT = b"Q"  # end every job, then this process
 # keeper -> LBM
 HAS = b"J"  # JOB, BELONGINGS: it has this job, from an LBM before; all of them before HELLO
@@ -23,6 +24,7 @@ STOPPED = b"Z"  # JOB, NUMBER 1 stopped, 0 continued
 EXITED = b"X"  # JOB, NUMBER (wait status), USER_US, SYSTEM_US, RSS_KIB, OUT_OF_MEMORY, OVER
 
 PID, UID, GROUP = b"p", b"u", b"g"
+PLACES = b"l"
 KIND, LIMITS = b"k", b"m"
 PHASE, WANTED, NUMBER, ANSWER = b"s", b"w", b"n", b"a"
 USER_US, SYSTEM_US = b"U", b"Y"

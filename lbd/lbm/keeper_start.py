@@ -53,12 +53,13 @@ def keeper_command(listener: socket.socket, path: Path, config: Config, lbm_uid:
         str(config.lbm.kill_grace_s),
         str(config.up.watchdog_s),
         pack_gate(config.users, lbm_uid),
-        pack_places(config.host.address, ports_of(config)),
+        places_of(config),
     ]
 
 
-def ports_of(config: Config) -> tuple[int, ...]:
-    """Of the daemons, for other hosts to call. Any host may be told to run the dispatcher."""
+def places_of(config: Config) -> str:
+    """Where the daemons listen for other hosts. Any host may be told to run the dispatcher."""
+    ports: tuple[int, ...] = config.lim.port, config.lbm.port, config.dispatch.port
     if not (config.security.key_file or host_files(config).exist()):
-        return ()  # this host is alone: net/trusted.py
-    return config.lim.port, config.lbm.port, config.dispatch.port
+        ports = ()  # this host is alone: net/trusted.py
+    return pack_places(config.host.address, ports)

@@ -10,7 +10,9 @@ from lbd.config.schema import Config
 from lbd.errors import LbdError, Unavailable
 from lbd.keeper import protocol as keeper
 from lbd.lbm.keeper_link import KeeperLink
+from lbd.lbm.keeper_start import places_of
 from lbd.lbm.owner.rules import InForce
+from lbd.local import frames
 from lbd.process.stop import Stop
 
 log = logging.getLogger("lbd.lbm")
@@ -46,6 +48,9 @@ class KeeperWatch:
                     raise
                 await asyncio.sleep(PAUSES_S[0])
         await self.link.send_totals(self._rules.config.limits)
+        # To be kept while their daemons are away; a keeper of a release before takes no notice.
+        places = frames.field(keeper.PLACES, places_of(self._config).encode())
+        await self.link.say(frames.pack(keeper.PORTS, places))
         log.info("keeper pid=%d containment=%s", self.link.pid, self.link.containment)
 
     async def end(self) -> None:

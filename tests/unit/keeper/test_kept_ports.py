@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from lbd.keeper.kept_ports import KeptPorts, pack_places
+from lbd.keeper.kept_ports import PORTS_MAX, KeptPorts, pack_places
 
 OWNER, STRANGER = 60001, 60002
 ANY = "0.0.0.0"  # noqa: S104
@@ -22,8 +22,7 @@ def free_port():
 @contextlib.contextmanager
 def kept(address, port, owner):
     ports = KeptPorts(pack_places(address, (port,)), owner)
-    ports.keep()
-    yield
+    yield ports
     ports.close()
 
 
@@ -82,4 +81,28 @@ def test_a_port_that_another_has_is_kept_once_it_is_free():
     ports.next_s = 0.0
     ports.keep()
     assert not listens("127.0.0.1", port, ())
+    ports.close()
+
+
+@pytest.mark.root
+def test_who_joins_later_has_the_ports_kept_from_then_on():
+    first, second = free_port(), free_port()
+    with kept("127.0.0.1", first, OWNER) as ports:
+        ports.become(pack_places("127.0.0.1", (first, second)))
+        for port in (first, second):
+            assert not as_user(STRANGER, "127.0.0.1", port, (socket.SO_REUSEPORT,))
+        ports.become(pack_places("127.0.0.1", (second,)))
+        assert as_user(STRANGER, "127.0.0.1", first, (socket.SO_REUSEPORT,))
+        assert not as_user(STRANGER, "127.0.0.1", second, (socket.SO_REUSEPORT,))
+        ports.become("")
+        assert as_user(STRANGER, "127.0.0.1", second, (socket.SO_REUSEPORT,))
+
+
+def test_of_ports_that_are_told_some_are_kept_and_none_that_are_roots():
+    ports = KeptPorts(
+        pack_places("127.0.0.1", (22, 0, 1 << 16, *range(40_000, 40_100))), os.getuid()
+    )
+    assert len(ports._sockets) + len(ports._missing) == PORTS_MAX
+    with pytest.raises(ValueError, match="invalid literal"):
+        ports.become("127.0.0.1 x")
     ports.close()
