@@ -164,7 +164,8 @@ def row_of(given: Given) -> Callable[[Job | None], str]:
     text = given.values.get("format", LONG if "long" in given.plain else NORMAL)
     for _, width, letter in SIGN.findall(text):
         if letter not in LETTERS:
-            raise SlurmError(f"--format: %{letter} is not supported by lbd")
+            known = " ".join(f"%{one}" for one in sorted(LETTERS))
+            raise SlurmError(f"--format: %{letter} is not supported by lbd; it has {known}")
         width_of(width, f"--format: %{width}{letter}")
 
     def row(job: Job | None) -> str:
@@ -182,7 +183,8 @@ def by_names(text: str) -> Callable[[Job | None], str]:
     for one in listed(text):
         name, _, width = one.partition(":")
         if name.lower() not in FIELDS:
-            raise SlurmError(f"--Format: field {name} is not supported by lbd")
+            known = ", ".join(FIELDS)
+            raise SlurmError(f"--Format: field {name} is not supported by lbd; it has {known}")
         size = width_of(width.removeprefix("."), f"--Format: {one}") or WIDTH
         parts.append((FIELDS[name.lower()], size, width.startswith(".")))
     return lambda job: "".join(cell(field, job, size, right=right) for field, size, right in parts)

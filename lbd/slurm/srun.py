@@ -77,9 +77,11 @@ def step(given: Given) -> int:
     slots = int(os.environ.get("LBD_SLOTS", "1"))
     if cpus > slots:
         raise SlurmError(f"--cpus-per-task {cpus}: the job has {slots}")
-    for option in ("gres", "gpus", "constraint"):
-        if option in given.values:
+    for option in ("gres", "gpus", "constraint", "export"):
+        if given.values.get(option, "ALL") != "ALL":
             raise SlurmError(f"--{option} is not supported by lbd within a job: it has the job's")
+    if given.values.get("nodelist", here := os.environ.get("LBD_HOST", "")) != here:
+        raise SlurmError(f"--nodelist: within a job of lbd a step runs on the job's host, {here}")
     os.environ["SLURM_STEP_ID"] = os.environ["SLURM_STEPID"] = "0"
     if "cpus-per-task" in given.values:
         os.environ["SLURM_CPUS_PER_TASK"] = str(cpus)
