@@ -39,8 +39,10 @@ class KeptPorts:
     def __init__(self, packed: str, owner: int) -> None:
         """`owner`: the account of the daemons."""
         self._owner = owner
+        self._addresses: tuple[str, ...] = ()
+        self._missing: list[int] = []
         self._sockets: list[socket.socket] = []
-        self._packed = ""
+        self._packed, self.next_s = "", 0.0
         self.become(packed)
 
     def become(self, packed: str) -> None:

@@ -10,7 +10,7 @@ import struct
 
 TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 LISTEN = "0A"
-PLACE, STATE = 1, 3  # columns
+PLACE, STATE, INODE = 1, 3, 9  # columns; while others come and go, a line may come twice
 ANY = (bytes(4), bytes(16))
 MAPPED = bytes(10) + b"\xff\xff"
 
@@ -18,7 +18,7 @@ MAPPED = bytes(10) + b"\xff\xff"
 def count_listeners(address: bytes, port: int) -> int:
     """How many sockets would get connections to that address, or to one of all if it is for all.
     `address`: packed, of either family."""
-    own, found = plain(address), 0
+    own, found = plain(address), set[str]()
     for table in TABLES:
         with contextlib.suppress(OSError), open(table) as file:  # there may be no IPv6
             next(file, None)
@@ -26,8 +26,9 @@ def count_listeners(address: bytes, port: int) -> int:
                 where, _, number = columns[PLACE].rpartition(":")
                 if columns[STATE] == LISTEN and int(number, 16) == port:
                     theirs = plain(unpack_words(where))
-                    found += theirs == own or theirs in ANY or own in ANY
-    return found
+                    if theirs == own or theirs in ANY or own in ANY:
+                        found.add(columns[INODE])
+    return len(found)
 
 
 def unpack_words(text: str) -> bytes:

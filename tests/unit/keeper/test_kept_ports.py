@@ -98,6 +98,12 @@ def test_who_joins_later_has_the_ports_kept_from_then_on():
         assert as_user(STRANGER, "127.0.0.1", second, (socket.SO_REUSEPORT,))
 
 
+def test_a_host_that_is_alone_keeps_none_and_goes_on():
+    ports = KeptPorts("", os.getuid())
+    ports.keep()
+    ports.close()
+
+
 def test_of_ports_that_are_told_some_are_kept_and_none_that_are_roots():
     ports = KeptPorts(
         pack_places("127.0.0.1", (22, 0, 1 << 16, *range(40_000, 40_100))), os.getuid()
