@@ -85,6 +85,10 @@ def test_a_line_is_run_once_at_the_end_where_the_job_was_submitted(lab, tmp_path
     array = submit(lab, *note, "--array", "1-2", "sh", "-c", 'test "$LBD_ARRAY_INDEX" != 2')
     waits = submit(lab, *note, "--begin", "+1h", "true")
     lab.run("h1", "lbctl", "kill", waits, check=True)
+    kept = lab.paths("h2").state / "notify"
+    lab.wait_until(
+        lambda: {one.stem for one in kept.iterdir()} == {late}, "but for one all is done"
+    )
     lab.kill("h2", "lbm")
     (tmp_path / "gate").touch()
     lab.start("h2", "lbm")
@@ -96,7 +100,6 @@ def test_a_line_is_run_once_at_the_end_where_the_job_was_submitted(lab, tmp_path
     expected = [f"{late} failed 3 {end}", f"{array} failed 1 {end}", f"{waits} cancelled  {end}"]
     lab.wait_until(lambda: len(lines()) >= 3, "all three have been notified of", see=lines)
     assert lines() == sorted(expected)
-    kept = lab.paths("h2").state / "notify"
     lab.wait_until(lambda: not list(kept.iterdir()), "nothing of them is kept")
     result = lab.run("h2", "lbrun", "-q", "--notify", f"touch {tmp_path}/quick", "true")
     assert (result.returncode, result.stderr) == (0, "")
