@@ -72,6 +72,18 @@ def flood(port, ending, is_over):
             sock.sendall(b"".join(frame(HEADERS, END_HEADERS, n, block) + ending(n) for n in calls))
 
 
+async def flooded(connections, flooding, said, caplog):
+    """By so many at once, until that is said. gRPC closes some of them itself."""
+    threads = []
+    async with asyncio.timeout(60):
+        while said not in caplog.text or any(thread.is_alive() for thread in threads):
+            threads = [thread for thread in threads if thread.is_alive()]
+            while said not in caplog.text and len(threads) < connections:
+                threads.append(threading.Thread(target=flood, args=flooding))
+                threads[-1].start()
+            await asyncio.sleep(0.05)
+
+
 def read_all(sock):
     with contextlib.suppress(OSError):
         while sock.recv(1 << 16):
@@ -112,19 +124,12 @@ async def test_who_floods_is_kept_away_and_others_are_heard(port, kind, monkeypa
     monkeypatch.setattr(call_floods, "source_of", lambda place: (place[0], ANY_PORT))
     monkeypatch.setattr(call_floods, "AWAY_S", 60.0)
     is_over = threading.Event()
-    threads = [
-        threading.Thread(target=flood, args=(port, ENDINGS[kind], is_over)) for _ in range(2)
-    ]
     peers = transport.Peers(transport.Plain("h3", KEY), OPTIONS)
     echo = peers.channel("h1", f"127.0.0.1:{port}").unary_unary(METHOD)
     try:
         assert await echo(b"x", metadata=peers.metadata) == b"x"
-        for thread in threads:
-            thread.start()
-        async with asyncio.timeout(60):
-            while any(thread.is_alive() for thread in threads):  # noqa: ASYNC110  # nobody says so
-                await asyncio.sleep(0.05)
-        assert f"too many calls to port {port} from {FLOODER}: " in caplog.text
+        said = f"too many calls to port {port} from {FLOODER}: "
+        await flooded(2, (port, ENDINGS[kind], is_over), said, caplog)
         again = socket.create_connection(("127.0.0.1", port), source_address=(FLOODER, 0))
         again.settimeout(30)
         assert await asyncio.to_thread(is_closed, again)
@@ -137,15 +142,11 @@ async def test_who_floods_is_kept_away_and_others_are_heard(port, kind, monkeypa
 
 async def test_on_loopback_a_connection_that_floods_is_closed_and_the_next_let_in(port, caplog):
     is_over = threading.Event()
-    thread = threading.Thread(target=flood, args=(port, ENDINGS["calls"], is_over))
-    thread.start()
     try:
-        async with asyncio.timeout(60):
-            while thread.is_alive():  # noqa: ASYNC110  # nobody says so
-                await asyncio.sleep(0.05)
+        flooding = port, ENDINGS["calls"], is_over
+        await flooded(1, flooding, "that connection is closed", caplog)
     finally:
         is_over.set()
-    assert "that connection is closed" in caplog.text
     peers = transport.Peers(transport.Plain("h2", KEY), OPTIONS)
     echo = peers.channel("h1", f"127.0.0.1:{port}").unary_unary(METHOD)
     await heard(echo, peers.metadata)
