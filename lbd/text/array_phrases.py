@@ -94,7 +94,7 @@ def about(seconds: float) -> str:
 
 class Pace:
     """How long the rest will take, at the rate of what had ended when the last of it was seen to
-    end. It is not reckoned anew before another ends: with few left, it would only grow."""
+    end. Until another ends it only counts down: with few left, a new estimate would grow."""
 
     def __init__(self) -> None:
         self._first: tuple[float, int] | None = None
