@@ -83,8 +83,9 @@ JOBS = some([alone(JOB, JOB_MORE)])
 HISTORY = some([alone({**JOB, "state": one_of(*HISTORY_STATES)}, JOB_MORE)])
 ACTED = some([alone({"id": "text?", "ok": "flag", "error": "text?"}, {"still_open": "text"})])
 FIGURES: dict[str, object] = {
-    "jobs": "integer", "failed": "integer", "cpu_s": "number", "mean_response_s": "number?",
-    "sd_response_s": "number?", "mean_waiting_s": "number?", "sd_waiting_s": "number?",
+    "jobs": "integer", "failed": "integer", "ran_s": "number", "cpu_s": "number",
+    "mean_response_s": "number?", "sd_response_s": "number?",
+    "mean_waiting_s": "number?", "sd_waiting_s": "number?",
     "mean_slowdown": "number?", "sd_slowdown": "number?", "transferred": "number?",
     "wrong_transfers": "number?", "median_response_s": "number?", "p95_response_s": "number?",
     "median_waiting_s": "number?", "p95_waiting_s": "number?", "median_slowdown": "number?",

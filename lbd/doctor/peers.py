@@ -84,7 +84,10 @@ def queue(daemons: Daemons) -> Iterator[Check]:
             why = last_words.read(daemons.config.host.runtime_dir, "dispatcher")
             does_not = f"does not run ({why})" if why else "does not run"
             says = f"the one here {does_not}: if {leader} is lost, this host does not take over"
-            yield Check("standby", FAULT, says, f"{START_DISPATCHER}; its log says more")
+            fix = f"{START_DISPATCHER}; its log says more"
+            if "dispatch.store" in why:
+                fix = f"set dispatch.store as on {leader}; then {START_DISPATCHER}"
+            yield Check("standby", FAULT, says, fix)
     else:
         host = " or ".join(hosts)
         own = daemons.config.host

@@ -339,7 +339,8 @@ class Operations:
         ):
             notes, ended = {}, None  # as it was
         if r.flag(request, "leaves", default=False):
-            pass  # it takes no command until it ends, and who comes after it is not drained
+            # It takes no command until it ends, and who comes after it is not drained.
+            self._lim.handle(e.SetDrained(True, for_good=True), time.monotonic())
         elif host == self._state.me:
             self._lim.handle(e.SetDrained(drained), time.monotonic())
         else:

@@ -145,7 +145,7 @@ def fill(envelope: pb.LimMessage, body: m.Body) -> None:
         case m.Drain():
             envelope.drain.CopyFrom(pb.Drain(drained=body.drained))
         case m.Leave():
-            envelope.leave.SetInParent()
+            envelope.leave.CopyFrom(pb.Leave(for_good=body.for_good))
         case m.Forget():
             envelope.forget.host = body.host
         case m.Ping():
@@ -649,7 +649,7 @@ READERS: dict[str, Callable[[pb.LimMessage], m.Body]] = {
     ),
     "unreserve": lambda _: m.Unreserve(),
     "drain": lambda e: m.Drain(e.drain.drained),
-    "leave": lambda _: m.Leave(),
+    "leave": lambda e: m.Leave(e.leave.for_good),
     "forget": lambda e: m.Forget(name(e.forget.host)),
     "ping": lambda _: m.Ping(),
     "ack": lambda e: ack(e.ack),

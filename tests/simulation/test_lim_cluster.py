@@ -97,7 +97,7 @@ def test_a_host_joins_by_one_address_and_leaves_for_good():
     cluster.run_until(cluster.settled, 10, "h9 is seen by all")
     assert set(cluster["h9"].state.table.entries) == {"h1", "h2", "h3", "h9"}
     assert cluster.agreed_centre() == "h1"
-    cluster.leave("h9")
+    cluster.leave("h9", for_good=True)
     cluster.run(1.0)
     for name in ("h1", "h2", "h3"):
         assert newcomer not in cluster[name].state.table.entries
@@ -113,10 +113,27 @@ def test_a_listed_host_that_leaves_is_down_at_once_and_may_return():
     cluster.run(1.0)
     assert cluster["h1"].state.table.state(HostId("h3"), cluster.now_s) == (
         HostState.DOWN,
-        "has left",
+        "was stopped",
     )
     cluster.start(HostId("h3"))
     cluster.run_until(cluster.settled, 10, "h3 is back")
+
+
+def test_a_joined_host_that_was_stopped_is_missed_until_it_is_back_or_forgotten():
+    cluster = settled(3, 4)
+    target = cluster["h2"].state.membership.me.lim_target
+    cluster.start(HostId("h9"), join=target)
+    cluster.run_until(cluster.settled, 10, "h9 is seen by all")
+    cluster.leave("h9")
+    cluster.run(60)
+    for name in ("h1", "h2", "h3"):
+        state, why = cluster[name].state.table.state(HostId("h9"), cluster.now_s)
+        assert (state, why) == (HostState.DOWN, "was stopped")
+    cluster.start(HostId("h9"), join=target)
+    cluster.run_until(cluster.settled, 10, "h9 is seen by all again")
+    cluster.leave("h9")
+    cluster.run(cluster["h1"].state.in_force.lim.forget_after_s + 10)
+    assert all(HostId("h9") not in host.state.table.entries for host in cluster.alive())
 
 
 def test_the_centre_may_leave_without_a_silence():
@@ -134,7 +151,7 @@ def test_the_join_address_may_come_up_later():
 
 
 def test_the_host_that_others_joined_by_may_be_restarted():
-    """No configuration names them: after its orderly end it knows nobody, and nobody knows it."""
+    """No configuration names them: after its orderly end it knows nobody."""
     cluster = settled(1, 8)
     target = cluster["h1"].state.membership.me.lim_target
     for name in ("h2", "h3"):
@@ -142,7 +159,7 @@ def test_the_host_that_others_joined_by_may_be_restarted():
     cluster.run_until(cluster.settled, 15, "the three have met")
     cluster.leave("h1")
     cluster.run(2.0)
-    assert HostId("h1") not in cluster["h2"].state.table.entries
+    assert state_seen(cluster, "h2", "h1") is HostState.DOWN
     cluster.start(HostId("h1"))
     cluster.run_until(cluster.settled, 15, "the three have met again")
 

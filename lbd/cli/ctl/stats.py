@@ -31,9 +31,11 @@ DAY_S = 86400.0
 SHOWN = 12  # rows of a kind
 KINDS = {"by_command": "command", "by_user": "user", "by_host": "host"}
 HEADER = (">JOBS", ">FAILED", ">RESPONSE", ">MEDIAN", ">P95", ">RESP SD", ">WAITING", ">WAIT P95",
-          ">WAIT SD", ">SLOWDOWN", ">SLOW P95", ">SLOW SD", ">MOVED", ">WRONG", ">CPU")  # fmt: skip
+          ">WAIT SD", ">SLOWDOWN", ">SLOW P95", ">SLOW SD", ">MOVED", ">WRONG", ">RAN",
+          ">CPU")  # fmt: skip
 GO_FIRST = (
-    ">SLOW SD", ">SLOW P95", ">WAIT SD", ">RESP SD", ">WRONG", ">WAIT P95", ">CPU", ">MOVED",
+    ">SLOW SD", ">SLOW P95", ">WAIT SD", ">RESP SD", ">WRONG", ">WAIT P95", ">RAN", ">CPU",
+    ">MOVED",
     ">SLOWDOWN", ">FAILED", ">MEDIAN", ">P95",
 )  # fmt: skip
 MEDIAN, TAIL = 0.5, 0.95
@@ -145,7 +147,8 @@ def withheld(answers: Iterable[Json], kind: str) -> int:
 
 
 def measure_json(measure: Measure) -> Json:
-    shown: Json = {"jobs": measure.jobs, "failed": measure.failed, "cpu_s": measure.cpu_s}
+    shown: Json = {"jobs": measure.jobs, "failed": measure.failed}
+    shown |= {"ran_s": measure.ran_s, "cpu_s": measure.cpu_s}
     for name, moments, unit in (
         ("response", measure.response, "_s"),
         ("waiting", measure.waiting, "_s"),
@@ -228,6 +231,7 @@ def row_of(key: str, measure: Measure) -> Row:
         decimal(measure.slowdown.sd),
         share(measure.transferred),
         share(measure.wrong_transfers),
+        duration(measure.ran_s),
         duration(measure.cpu_s),
     )
 

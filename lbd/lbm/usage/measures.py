@@ -83,6 +83,11 @@ class Measure:
         self.slowdown.add(other.slowdown)
 
     @property
+    def ran_s(self) -> float:
+        """How long they ran, all together, whatever they did meanwhile."""
+        return max(0.0, self.response.total - self.waiting.total)
+
+    @property
     def transferred(self) -> float:
         """The share of jobs that ran on another host than the one they came from."""
         return self.moved / self.jobs if self.jobs else math.nan

@@ -70,6 +70,7 @@ class Trouble:
 @dataclass(frozen=True, slots=True)
 class SetDrained:
     drained: bool
+    for_good: bool = False  # it leaves the cluster once it is empty
 
 
 @dataclass(frozen=True, slots=True)

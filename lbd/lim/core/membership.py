@@ -7,9 +7,10 @@ incarnation, answers so, and the sender says Hello again: that mends whatever wa
 is alive keeps its name: a later one at another address is refused. One that was restarted has a
 higher incarnation; if its clock was set back meanwhile, it learns the one known and goes above it.
 
-Hosts of the configuration stay in the table for good; joined ones are forgotten when they leave, or
-after `forget_after_s`; a tombstone keeps old gossip from bringing them back. Any host may tell of
-others, which may not exist: one that speaks for itself takes the place of one that never has.
+Hosts of the configuration stay in the table for good; joined ones are forgotten when they leave for
+good, or are down for `forget_after_s`; a tombstone keeps old gossip from bringing them back. Any
+host may tell of others, which may not exist: one that speaks for itself takes the place of one that
+never has, or that was stopped.
 """
 
 from collections import Counter
@@ -37,6 +38,7 @@ class Membership:
     def __init__(self, me: m.Member, table: Table, ways_in: WaysIn, now_s: float) -> None:
         self.me = me
         self.accepted = False  # some host has taken us in
+        self.leaves_for_good = False
         self._table = table
         self.ways_in = ways_in
         self.started_at_s = now_s
@@ -162,7 +164,7 @@ class Membership:
         known = entry.member.incarnation if entry else self._tombstones.get(member.name, 0)
         if member.incarnation < known or (entry is None and member.incarnation == known):
             return m.Ack(unknown_sender=True, known_incarnation=known), []
-        if entry is None and self._is_full() and not self._forget_hearsay():
+        if entry is None and self._is_full() and not make_room(self._table):
             text = (
                 f"the table of {self.me.name} is full (lim.max_hosts = {len(self._table.entries)})"
             )
@@ -172,25 +174,13 @@ class Membership:
     def _is_full(self) -> bool:
         return len(self._table.entries) >= self._table.params.max_hosts
 
-    def _forget_hearsay(self) -> bool:
-        """Make room for a host that speaks for itself: others may have made up those that do not.
-
-        Of these the one goes that is known longest. Whether there was one.
-        """
-        entries = self._table.entries
-        hearsay = [name for name in self._table.joined if entries[name].heard_at_s == NEVER]
-        if not hearsay:
-            return False
-        self._table.remove(min(hearsay, key=lambda name: (entries[name].known_since_s, name)))
-        return True
-
     def _is_other(self, known: m.Member, member: m.Member, now_s: float) -> bool:
         """Whether `member` is another machine using the name of a live host."""
         if known.lim_target == member.lim_target:
             return False
         entry = self._table.entries[member.name]
         last_heard_s = max(entry.heard_at_s, entry.sampled_at_s)
-        return now_s - last_heard_s < self._table.params.stale_after_s
+        return not entry.left and now_s - last_heard_s < self._table.params.stale_after_s
 
     def _take_in(self, member: m.Member, now_s: float) -> list[Action]:
         entry = self._table.entries.get(member.name)
@@ -230,15 +220,19 @@ class Membership:
                     actions.append(self.hello(member, wants_members=False))
         return actions
 
-    def left(self, name: HostId) -> list[Action]:
-        """A host sent Leave."""
+    def goodbye(self) -> m.Leave:
+        return m.Leave(self.leaves_for_good)
+
+    def left(self, name: HostId, for_good: bool) -> list[Action]:
+        """A host sent Leave, or was forgotten. One that was only stopped is shown as down, so that
+        nobody misses it without a word, until it is back or is forgotten."""
         if name not in self._table.entries:
             return []  # forgotten already
-        if self._table.entries[name].listed:
-            self._table.leave(name)
-        else:
+        if for_good and not self._table.entries[name].listed:
             self._bury(name)
-        return [Log(f"host {name} has left", peer=name)]
+        else:
+            self._table.leave(name)
+        return [Log(f"host {name} {'has left' if for_good else 'was stopped'}", peer=name)]
 
     def gone(self, message: m.Message, now_s: float) -> HostId | None:
         """The host that leaves by that message. One that we still hear does not."""
@@ -299,3 +293,15 @@ def told_of(table: Table) -> tuple[m.Member, ...]:
     known = [entry for entry in table.entries.values() if not entry.left]
     known.sort(key=lambda entry: entry.heard_at_s == NEVER and entry.sample is None)
     return tuple(entry.member for entry in known)
+
+
+def make_room(table: Table) -> bool:
+    """Removes a joined host that is silent: one that never spoke for itself, for others may have
+    made it up, else one that was stopped; of several the one last heard of longest ago. Returns
+    whether there was one."""
+    entries = table.entries
+    silent = [n for n in table.joined if entries[n].left or entries[n].heard_at_s == NEVER]
+    if not silent:
+        return False
+    table.remove(min(silent, key=lambda n: (entries[n].left, entries[n].last_heard_s, n)))
+    return True

@@ -6,6 +6,7 @@ doubt a message.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from lbd.config import cluster
 from lbd.model import (
@@ -265,12 +266,13 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    pass
+    for_good: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
     host: HostId
+    for_good: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)

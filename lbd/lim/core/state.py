@@ -123,6 +123,7 @@ class LimState:
                 text = f"host {event.host} is avoided for a while: {event.reason}"
                 return [Log(text, warning=True, peer=event.host)]
             case e.SetDrained():
+                self.membership.leaves_for_good = event.for_good
                 return self._set_drained(event.drained, now_s)
             case e.ChangeSettings():
                 settings = event.applied_to(self.settings, self.me)
@@ -135,7 +136,7 @@ class LimState:
             case e.Skewed():
                 return self._skewed(event.host, event.why)
             case e.Stopping():
-                return broadcast(self.table, self._load_sender.others(now_s, alive=True), m.Leave())
+                return self._send_to_all(self.membership.goodbye(), now_s, alive=True)
         return []
 
     # -- our own load ----------------------------------------------------------------------------
@@ -268,9 +269,8 @@ class LimState:
         text = f"adaptive: {found.reason}: {changes(before, self.in_force.lim)}"
         return [Log(text), *adopted, *self._send_to_all(settings, now_s)]
 
-    def _send_to_all(self, settings: m.Settings, now_s: float) -> list[Action]:
-        others = self._load_sender.others(now_s, alive=False)
-        return broadcast(self.table, others, settings)
+    def _send_to_all(self, body: m.Body, now_s: float, alive: bool = False) -> list[Action]:
+        return broadcast(self.table, self._load_sender.others(now_s, alive), body)
 
     def _compare_settings(
         self, sender: HostId, said: m.Vector | m.Delta, now_s: float
@@ -317,7 +317,7 @@ class LimState:
             case m.Drain():
                 actions = self._set_drained(body.drained, now_s, f", as {sender} asks")
             case m.Leave() | m.Forget() if name := self.membership.gone(message, now_s):
-                actions = self.left(name, now_s)
+                actions = self.left(name, now_s, body.for_good)
             case _:
                 return [e.Reply(m.Ack(error=f"unexpected {type(body).__name__} from {sender}"))]
         return [TAKEN, *actions]
@@ -362,8 +362,8 @@ class LimState:
             actions = self.membership.ask_members(sender, now_s)
         return [e.Reply(m.Ack(known_version=known)), *actions, *elected]
 
-    def left(self, name: HostId, now_s: float) -> list[Action]:
-        actions = self.membership.left(name)
+    def left(self, name: HostId, now_s: float, for_good: bool = True) -> list[Action]:
+        actions = self.membership.left(name, for_good)
         self._load_sender.forget(name)
         self.reservations.forget(name)
         return actions + self._elect_again(now_s)

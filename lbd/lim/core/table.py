@@ -322,7 +322,7 @@ class Table:
 
     def _state_of(self, entry: Entry, now_s: float) -> tuple[HostState, str]:
         if entry.skew or entry.left:
-            return DOWN, entry.skew or "has left"
+            return DOWN, entry.skew or "was stopped"
         if entry.sample is None:
             return DOWN, "not heard of yet"
         if entry.member.name != self.me:

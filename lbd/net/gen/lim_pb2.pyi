@@ -421,8 +421,10 @@ class Drain(_message.Message):
     def __init__(self, drained: _Optional[bool] = ...) -> None: ...
 
 class Leave(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("for_good",)
+    FOR_GOOD_FIELD_NUMBER: _ClassVar[int]
+    for_good: bool
+    def __init__(self, for_good: _Optional[bool] = ...) -> None: ...
 
 class Forget(_message.Message):
     __slots__ = ("host",)

@@ -103,8 +103,9 @@ class LimCluster(Network):
     def crash(self, name: str) -> None:
         self.hosts[HostId(name)].running = False
 
-    def leave(self, name: str) -> None:
+    def leave(self, name: str, for_good: bool = False) -> None:
         host = self.hosts[HostId(name)]
+        self.handle(host, e.SetDrained(host.state.drained, for_good))
         self.handle(host, e.Stopping())
         self.at(0.1, lambda: setattr(host, "running", False))
 

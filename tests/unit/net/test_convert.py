@@ -72,6 +72,7 @@ BODIES = [
     m.Drain(True),
     m.Drain(False),
     m.Leave(),
+    m.Leave(for_good=True),
     m.Ping(),
     m.Ack(),
     m.Ack("no", True, 12, 1.75e9, "0.1.0", True),

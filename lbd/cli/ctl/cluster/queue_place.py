@@ -32,8 +32,8 @@ from lbd.process import last_words
 from lbd.trust.files import Credentials, write_private
 
 ABOUT = {
-    "enable": "these hosts run the dispatcher: the first leads, and with PostgreSQL the others "
-    "stand by",
+    "enable": "this host runs the dispatcher; with PostgreSQL of several hosts one leads, and the "
+    "others stand by",
     "disable": "no queue any more, or one host less of several",
 }
 EXAMPLES = (

@@ -12,7 +12,7 @@ from lbd.client.wait_rules import unix_s_of
 from lbd.console.reply import Json, table
 from lbd.errors import ConfigError
 from lbd.model import ENDED_NAMES
-from lbd.text.array_phrases import Pace, progress_line
+from lbd.text.array_phrases import Pace, failed_in, progress_line, were_cancelled
 
 POLL_S = 0.3  # and longer where an answer takes its time
 ASKED_SHARE = 5
@@ -40,6 +40,17 @@ def wait_showing(ask: Ask, ids: list[str], give_up_s: float, progress: Progress)
             time.sleep(min(pause_s, max(0.0, give_up_s - now_s)))
     finally:
         progress.clear()
+
+
+def unsuccessful(states: Json, ids: list[str]) -> str:
+    """What to say at the end of a wait; "" if all went well."""
+    counts = {state: int(count) for state, count in states.items() if isinstance(count, int)}
+    failed, cancelled = failed_in(counts), counts.get("cancelled", 0)
+    if not failed and not cancelled:
+        return ""
+    others = f", {were_cancelled(cancelled)}" if cancelled else ""
+    how = f": `lbctl job {ids[0]}` says how" if len(ids) == 1 else ""
+    return f"{failed} of {sum(counts.values())} failed{others}{how}"
 
 
 def add_ids(parser: Parser) -> None:

@@ -9,7 +9,7 @@ import time
 from functools import partial
 
 from lbd.cli.complaints import complain, report_error
-from lbd.cli.ctl.jobs.arrays import wait_showing
+from lbd.cli.ctl.jobs.arrays import unsuccessful, wait_showing
 from lbd.cli.ctl.jobs.listing import job_lines
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
@@ -24,7 +24,7 @@ from lbd.console.job_details import (
 )
 from lbd.console.jobs import ANSWER_S
 from lbd.console.output import own_page, print_json, put, wrapped
-from lbd.console.reply import Json, number, tables, text, texts
+from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
 from lbd.local.write_all import write_all
@@ -231,10 +231,11 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
     check_ids(options.ids)
     give_up_s = time.monotonic() + options.timeout
     progress = Progress(has_terminal())
+    counts: Json = {}
     try:
         if progress.is_on:
             ask = partial(patiently, daemons, progress=progress)
-            wait_showing(ask, options.ids, give_up_s, progress)
+            counts = table(wait_showing(ask, options.ids, give_up_s, progress), "states")
         while True:
             left_s = give_up_s - time.monotonic()
             patience_s = max(0.0, min(PATIENCE_S, left_s))
@@ -256,4 +257,6 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json(tables(reply, "jobs"))
     if trouble := text(reply, "outputs_trouble"):
         complain("lbctl", f"outputs not fetched yet: {trouble}")
+    if line := unsuccessful(counts, options.ids):
+        complain("lbctl", line)
     return 0 if reply.get("all_done") else NOT_ALL

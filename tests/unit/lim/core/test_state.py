@@ -300,7 +300,7 @@ def test_the_best_rank_that_is_heard_of_counts_where_no_list_says_otherwise():
 
 def test_who_left_is_not_taken_in_again_at_the_word_of_others():
     state = lim(joined=("h9",))
-    actions(state, "h9", m.Leave())
+    actions(state, "h9", m.Leave(for_good=True))
     for incarnation, is_new in ((1, False), (2, True)):
         said = state.membership.members_from([member("h9", 0, incarnation)], NOW_S)
         assert [one.to for one in said] == ["h9"] * is_new

@@ -197,7 +197,7 @@ def test_slots_bind_no_command_of_the_host_itself(table):
 def test_a_host_that_left_is_down_until_it_is_heard_anew(table):
     table.record(sample("h2", 1), 100.0)
     table.leave(H2)
-    assert table.state(H2, 101.0) == (HostState.DOWN, "has left")
+    assert table.state(H2, 101.0) == (HostState.DOWN, "was stopped")
     assert why(table, 101.0) == "down"
     assert table.is_gone(H2, 101.0)
     table.record(sample("h2", 1, incarnation=2), 102.0)

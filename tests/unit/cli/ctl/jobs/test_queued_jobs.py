@@ -88,6 +88,22 @@ def test_wait_says_that_outputs_have_not_come(daemon, capsys, monkeypatch, answe
 
 
 @pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ({"done": 12}, ""),
+        ({"done": 197, "failed": 2, "lost": 1}, "3 of 200 failed: `lbctl job 3` says how\n"),
+        ({"cancelled": 1}, "0 of 1 failed, 1 was cancelled: `lbctl job 3` says how\n"),
+    ],
+)
+def test_wait_says_at_the_end_on_a_terminal_what_failed(daemon, capsys, monkeypatch, states, said):
+    monkeypatch.setattr(queued_jobs, "has_terminal", lambda: True)
+    all_done = set(states) == {"done"}
+    daemon("lbm", **{"queue.wait": {"open": 0, "all_done": all_done, "states": states}})
+    assert lbctl.main(["wait", "3"]) == (0 if all_done else 1)
+    assert capsys.readouterr().err.endswith(f"lbctl: {said}" if said else "")
+
+
+@pytest.mark.parametrize(
     ("missing", "said"),
     [
         (["the dispatcher"], ["the dispatcher did not answer: no jobs of the queue are shown"]),
