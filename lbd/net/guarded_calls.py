@@ -22,7 +22,7 @@ import asyncio
 import inspect
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -93,15 +93,29 @@ def hold(context: "Context", budget: Budget, asker: str, amount: int, what: str)
     )
 
 
-class Answers:
-    """The context of a call with many answers: each counts while it waits to be sent."""
+class OneProof:
+    """The context of a call. Who calls is asked for several times, and gRPC reads the whole
+    certificate again each time."""
 
-    def __init__(self, context: "Context", unread: Budget, asker: str) -> None:
+    def __init__(self, context: "Context") -> None:
         self._context = context
-        self._unread, self._asker = unread, asker
+        self._proof: Mapping[str, Iterable[bytes]] | None = None
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._context, name)
+
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
+        if self._proof is None:
+            self._proof = self._context.auth_context()
+        return self._proof
+
+
+class Answers(OneProof):
+    """Of a call with many answers: each counts while it waits to be sent."""
+
+    def __init__(self, context: "Context", unread: Budget, asker: str) -> None:
+        super().__init__(context)
+        self._unread, self._asker = unread, asker
 
     async def write(self, message: bytes) -> None:
         """Raises TooMuch."""
@@ -147,6 +161,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
 
         async def bounded(requests: object, context: "Context") -> object:
             self.taken[context.peer()] += 1
+            context = cast("Context", OneProof(context))
             asker = self._trust.asker(context)
             hold(context, self._calls, asker, 1, "calls under way")
             if not is_long:

@@ -39,6 +39,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lbd.load.procfs import read_small
 from lbd.process.boot_clock import clock_s
 
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
@@ -119,13 +120,12 @@ class Spool:
             self._owners[job, attempt] = uid
             if is_kept and name in STREAMS and (blank := self._take_blank(file, uid)) is not None:
                 return blank
-        path = Path(file)
         try:
-            descriptor = os.open(path, FLAGS, MODE)
+            descriptor = os.open(file, FLAGS, MODE)
         except FileNotFoundError:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            descriptor = os.open(path, FLAGS, MODE)
+            Path(file).parent.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(file, FLAGS, MODE)
         if uid is not None and uid != os.geteuid():
             with contextlib.suppress(OSError):  # then a job cannot open it again
                 os.setxattr(descriptor, ACCESS_LIST, access_list(uid))
@@ -250,21 +250,23 @@ class Spool:
 
     def read(self, job: str, attempt: int, name: str, at: int) -> Piece:
         """What there is from `at` on, up to a piece; of none, no bytes. Raises OSError."""
-        path = self._path(job, attempt, name)
+        path = self._file(job, attempt, name)
         first, last = self._hole(path)
         dropped = 0
         if first <= at < last:
             dropped, at = last - at, last
         size = PIECE_BYTES if at >= last else min(PIECE_BYTES, first - at)
-        with path.open("rb") as file:
-            file.seek(at)
-            data = file.read(size)
-            cut = is_marked(os.fstat(file.fileno()))
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.pread(descriptor, size, at)
+            cut = is_marked(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
         return Piece(data, at + len(data), dropped, cut)
 
-    def _hole(self, path: Path) -> tuple[int, int]:
+    def _hole(self, path: str) -> tuple[int, int]:
         try:
-            first, last = path.with_suffix(path.suffix + ".cut").read_text().split()
+            first, last = read_small(path + ".cut").split()
             return int(first), int(last)
         except (OSError, ValueError):
             return 0, 0
@@ -275,9 +277,9 @@ class Spool:
         disk than it printed: by fallocate(2), as no program does by mistake."""
         limit_bytes, takes_more = limit_bytes or self.limit_bytes, False
         for name in STREAMS:
-            path = self._path(job, attempt, name)
+            path = self._file(job, attempt, name)
             with contextlib.suppress(FileNotFoundError):  # swept, or a blank of another's by now
-                found = path.stat()
+                found = os.stat(path)
                 size, taken_bytes = found.st_size, found.st_blocks * BLOCK_BYTES
                 first, last = self._hole(path)
                 if self._keeps_all:
@@ -289,14 +291,14 @@ class Spool:
                     self._give_back(path, first, last)
         return takes_more
 
-    def _give_back(self, path: Path, first: int, last: int) -> None:
+    def _give_back(self, path: str, first: int, last: int) -> None:
         """What is in the hole again, and beyond the end. Raises OSError."""
-        with path.open("rb+", buffering=0) as file:
+        with open(path, "rb+", buffering=0) as file:
             if last > first:
                 self._punch_hole(file.fileno(), first, last - first)
             file.truncate(os.fstat(file.fileno()).st_size)
 
-    def _punch(self, path: Path, first: int, last: int) -> None:
+    def _punch(self, path: str, first: int, last: int) -> None:
         """Raises OSError. The note comes first, for what is read from a hole looks like output;
         but on a full disk there is room for a note once there is the hole."""
         before = self._hole(path)
@@ -318,9 +320,9 @@ class Spool:
         finally:
             os.close(descriptor)
 
-    def _note_hole(self, path: Path, first: int, last: int) -> None:
+    def _note_hole(self, path: str, first: int, last: int) -> None:
         """Raises OSError."""
-        note = path.with_suffix(path.suffix + ".cut")
+        note = Path(path + ".cut")
         fresh = note.with_suffix(".new")
         fresh.write_text(f"{first} {last}\n")
         fresh.rename(note)
