@@ -24,10 +24,14 @@ OK, WARN, FAULT = "ok", "warn", "fault"
 CLOCK_SKEW_MAX_S = 2.0
 DESCRIPTORS_MAX_SHARE = 0.8
 DESCRIPTORS_FEW = 1024
-JOIN_FIX = "`lbctl token create HOST` where the authority is, then `lbctl join ADDRESS -` here"
+JOIN_FIX = "`lbctl token create {}` where the authority is, then `lbctl join ADDRESS -` here"
 REJOIN_FIX = (
-    "`lbctl token create HOST` where the authority is, then on that host `lbctl join ADDRESS -`, "
+    "`lbctl token create {}` where the authority is, then on that host `lbctl join ADDRESS -`, "
     "`lbctl restart`"
+)
+ENDED_FIX = (
+    "it should have been renewed: does lbd-authority run on the authority's host? Once it is too "
+    "late, join again: "
 )
 SPACE_MIN_BYTES = 16 << 20
 KEY_FIX = "(umask 077; head -c 48 /dev/urandom | base64 -w0 > FILE), the same FILE on every host"
@@ -97,7 +101,7 @@ def trust(config: Config) -> Iterator[Check]:
         yield key_file(config.security.key_file)
     elif config.cluster.hosts or config.cluster.join:
         says = f"no certificate in {files.root}: no network port is open"
-        yield Check("certificate", FAULT, says, JOIN_FIX)
+        yield Check("certificate", FAULT, says, JOIN_FIX.format(config.host.name))
     else:
         yield Check("certificate", OK, "none, and none needed: no network port is open")
 
@@ -108,11 +112,11 @@ def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
     try:
         tls = Tls(config.host.name, files)
     except ConfigError as problem:
-        yield Check("certificate", FAULT, str(problem), JOIN_FIX)
+        yield Check("certificate", FAULT, str(problem), JOIN_FIX.format(config.host.name))
         return
     if not is_signed_by(tls.credentials.certificate.encode(), files.read_authority()):
         says = f"{files.credentials} is not signed by the authority in {files.authority}"
-        yield Check("certificate", FAULT, says, JOIN_FIX)
+        yield Check("certificate", FAULT, says, JOIN_FIX.format(config.host.name))
         return
     begin_s, end_s = tls.credentials.valid_s
     left_s = end_s - time.time()
@@ -120,9 +124,10 @@ def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
         fix = "run chrony or ntpd here, or join again"
         yield Check("certificate", FAULT, f"begins in {duration_text(begin_s - time.time())}", fix)
     elif left_s <= 0:
-        yield Check("certificate", FAULT, f"ended {duration_text(-left_s)} ago", JOIN_FIX)
+        fix = ENDED_FIX + JOIN_FIX.format(config.host.name)
+        yield Check("certificate", FAULT, f"ended {duration_text(-left_s)} ago", fix)
     elif tls.is_revoked(tls.identity):
-        yield Check("certificate", FAULT, "revoked", JOIN_FIX)
+        yield Check("certificate", FAULT, "revoked", JOIN_FIX.format(config.host.name))
     elif left_s < (end_s - begin_s) / 4:
         home = files.read_home()[0]
         fix = f"it should have been renewed by now: does `lbd up` run here and on {home}?"
@@ -186,7 +191,10 @@ def names(config: Config) -> Iterator[Check]:
 
 def not_reached_fix(host: str, error: str) -> str:
     if error.endswith(" is revoked"):
-        return REJOIN_FIX
+        return REJOIN_FIX.format(error.removesuffix(" is revoked").rpartition(" ")[2])
+    if error.endswith(" has ended"):  # a certificate; whose, it says
+        whose = error.removesuffix(" has ended").rpartition(" ")[2]
+        return ENDED_FIX + REJOIN_FIX.format(whose)
     if "refused" in error:  # the machine answers, and no firewall is in the way
         return f"no LIM listens there: on {host}, `systemctl start lbd.target` or `lbd up`"
     return (

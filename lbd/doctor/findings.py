@@ -19,7 +19,7 @@ from lbd.doctor.checks import (
     local_checks,
     peer,
 )
-from lbd.doctor.peers import algorithms, ports, queue, settings, sharing
+from lbd.doctor.peers import algorithms, authority, ports, queue, settings, sharing
 from lbd.doctor.this_host import host_checks, keeper_state, lbsh_checks
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
@@ -60,6 +60,7 @@ def check_lim(daemons: Daemons) -> Iterator[Check]:
     yield from algorithms(text(reply, "algorithm"), peers)
     lims_away = {text(item, "name") for item in peers if item.get("reachable") is not True}
     yield from ports(daemons, lims_away)
+    yield from authority(daemons)
     yield from queue(daemons)
     if not peers:
         cluster = daemons.config.cluster

@@ -18,7 +18,10 @@ from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
 from lbd.model import Closed
 from lbd.process import last_words
+from lbd.process.accounts import ROOT
 from lbd.text.closed_words import WORDS
+from lbd.trust.authority import Authority
+from lbd.trust.files import authority_dir, host_files
 
 START_DISPATCHER = "start it: systemctl start lbd-dispatcher, or lbd up"
 CONNECT_TIMEOUT_S = 2.0
@@ -62,6 +65,20 @@ def ports(daemons: Daemons, lims_away: Collection[str]) -> Iterator[Check]:
                 yield Check(f"peer {name} LBM", FAULT, f"{target} is closed: {why}", fix)
 
 
+def authority(daemons: Daemons) -> Iterator[Check]:
+    """Where its key is root's, a process of its own signs. Only root can see that."""
+    config = daemons.config
+    home = host_files(config).read_home()[0]
+    key = Authority(authority_dir(config), config.tls.certificate_s).key_file
+    try:
+        is_here = home in ("", config.host.name) and key.stat().st_uid == 0 == os.geteuid()
+    except OSError:
+        return
+    if is_here and config.daemons.user != ROOT and not answers(daemons.socket("authority"), "list"):
+        says = "not running: nobody can join, and no certificate is renewed"
+        yield Check("authority", FAULT, says, "systemctl start lbd-authority, or lbd up as root")
+
+
 def queue(daemons: Daemons) -> Iterator[Check]:
     """Checks that the dispatcher is running, in a cluster that has one."""
     hosts, _ = daemons.queue()
@@ -98,9 +115,9 @@ def queue(daemons: Daemons) -> Iterator[Check]:
         yield Check("dispatcher", FAULT, says, fix)
 
 
-def answers(path: Path) -> bool:
+def answers(path: Path, op: str = "status") -> bool:
     try:
-        ask(path, {"op": "status"}, CONNECT_TIMEOUT_S)
+        ask(path, {"op": op}, CONNECT_TIMEOUT_S)
     except LbdError:
         return False
     return True

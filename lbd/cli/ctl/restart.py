@@ -18,10 +18,12 @@ from lbd.console.daemons import Daemons
 from lbd.console.output import print_json, put
 from lbd.console.starting import is_of_unit, pid_in
 from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.keeper.gate import find_account
 from lbd.lab.plan import MADE_BY
 from lbd.load.process_table import task_of
 from lbd.local.caller import caller_of
 from lbd.local.json_socket import Json, Refusal, ask, connected
+from lbd.process.accounts import DEFAULT
 
 ALWAYS = ("lim", "lbm")
 DAEMONS = ("authority", *ALWAYS, "dispatcher", "metrics", "web")
@@ -105,8 +107,10 @@ def restarted(daemons: Daemons, name: str) -> int:
     if not old:  # a signal to process 0 would reach our own caller's whole group
         raise Unavailable(f"{name} answers, but {file} does not say which process it is")
     try:
-        # The daemons' account writes that file: it says nothing of others' processes.
-        if os.stat(f"/proc/{old}").st_uid != uid:
+        # The daemons' account may write that file, which then says nothing of others' processes.
+        # The web page writes it as root, and then becomes that account.
+        allowed = (uid, *daemons_account(daemons)) if uid == 0 else (uid,)
+        if os.stat(f"/proc/{old}").st_uid not in allowed:
             raise Unavailable(f"{file} says process {old}, which is another user's; remove it")
         os.kill(old, signal.SIGUSR2)
     except PermissionError:
@@ -150,6 +154,11 @@ def process_of(daemons: Daemons, name: str) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return (listener.pid if listener.uid == 0 else 0), 0
+
+
+def daemons_account(daemons: Daemons) -> tuple[int, ...]:
+    found = find_account(daemons.config.daemons.user or DEFAULT)
+    return () if found is None else (found.uid,)
 
 
 def answers(daemons: Daemons, name: str) -> bool:

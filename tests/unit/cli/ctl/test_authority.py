@@ -1,12 +1,17 @@
 """`lbctl authority`: it moves whole, is never lost on the way, and each host learns where it is."""
 
+import os
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from lbd.cli.lbctl import main
+from lbd.config.access import DaemonsConfig
 from lbd.config.load import load
 from lbd.doctor.checks import names_given
+from lbd.doctor.peers import authority
 from lbd.errors import PeerError
 from lbd.net.tls import Tls
 from lbd.trust.authority import Authority, sign, verified
@@ -228,3 +233,18 @@ def test_what_the_daemons_wrote_revokes_nobody(hosts, lbctl, tmp_path):
     said = refused(lbctl(second, "authority", "take", tmp_path / "b.tar", status=1))
     assert "has not signed" in said
     assert second.everything() == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root")
+def test_doctor_misses_the_process_that_has_the_key(hosts, tmp_path):
+    """Where the daemons are not root; else the LIM has the key."""
+
+    def found(host, user):
+        config = replace(load(str(host.config)), daemons=DaemonsConfig(user=user))
+        return list(authority(SimpleNamespace(config=config, socket=lambda name: tmp_path / name)))
+
+    first, second = hosts
+    (fault,) = found(first, "")
+    assert fault.state == "fault"
+    assert "systemctl start lbd-authority" in fault.fix
+    assert found(first, "root") == found(second, "") == []

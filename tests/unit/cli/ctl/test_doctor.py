@@ -26,6 +26,13 @@ DOCTOR_FINDS = [
     ({}, {}, 0, "0 faults, "),
     ({"peers": [peer()]}, {}, 0, "reached in 1.0 ms"),
     ({"peers": [peer(reachable=False, error="timeout")]}, {}, 1, "not reached: timeout"),
+    (
+        {"peers": [peer(reachable=False, error="h2: the certificate of h5 has ended")]},
+        {},
+        1,
+        "token create h5`",
+    ),
+    ({"peers": [peer(reachable=False, error="h2 is revoked")]}, {}, 1, "token create h2`"),
     ({"peers": [peer(version="0.0.9")]}, {}, 0, "runs lbd 0.0.9, this host 0.1.0"),
     (
         {"peers": [peer(reachable=False, skewed=True, error="h2 is too old for h1: upgrade h2")]},

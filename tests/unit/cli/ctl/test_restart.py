@@ -88,3 +88,23 @@ def test_the_authority_is_restarted_by_the_kernels_word_for_its_pid(daemon, monk
     monkeypatch.setattr(restart, "restarted", lambda daemons, name: asked.append(name) or 1)
     assert lbctl.main(["restart"]) == 0
     assert asked == ["authority", "lim", "lbm"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root")
+@pytest.mark.parametrize(("account", "is_signalled"), [((65534,), True), ((), False)])
+def test_a_page_that_root_started_is_the_daemons_account_s_by_now(
+    daemon, monkeypatch, account, is_signalled
+):
+    server = daemon("web", status={})
+    signalled = []
+    monkeypatch.setattr(restart, "daemons_account", lambda _: account)
+    monkeypatch.setattr(restart, "RETURN_S", 0.0)
+    with subprocess.Popen(["sleep", "60"], user=65534) as page:
+        place = os.path.dirname(server.server_address)
+        with open(os.path.join(place, "web.pid"), "w", encoding="ascii") as file:
+            file.write(str(page.pid))
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "kill", lambda *given: signalled.append(given))
+            assert lbctl.main(["restart", "web"]) == 1  # in this test it does not come back
+        page.terminate()
+    assert signalled == [(page.pid, signal.SIGUSR2)] * is_signalled
