@@ -125,7 +125,7 @@ class Dispatcher:
 
     async def _take_up(self, rows: Sequence[JobRow], earlier: EarlierTasks) -> None:
         begun = [JobId(str(row.id)) for row in rows if row.attempt]
-        last = {row.job: row for row in await self.ledger.attempts(begun)} if begun else {}
+        last = {row.job: row for row in await self.ledger.attempts(begun, 1)} if begun else {}
         now_s = clock_s()
         for row in rows:
             attempt = last.get(row.id)
