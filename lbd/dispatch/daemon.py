@@ -256,8 +256,12 @@ class Dispatcher:
 
     async def _tick(self) -> None:
         while True:
+            last_s = clock_s()
             await asyncio.sleep(TICK_S)
-            self.carry(self.life.tick(clock_s(), self.rng))
+            now_s = clock_s()
+            if self.life.stood_still(now_s - last_s):
+                log.warning("this host or its dispatcher stood still for %.1f s", now_s - last_s)
+            self.carry(self.life.tick(now_s, self.rng))
 
     def estimate_s(self, user: str, command: bytes) -> float | None:
         return self.estimates.of(user, command) if self.estimates is not None else None
