@@ -259,7 +259,7 @@ class JobRow:
         return None if self.parallelism is None else (self.parallelism, self.sigma or 0.0)
 
 
-ATTEMPTS_KEPT = 100  # of each job, the last: it may be requeued without end
+ATTEMPTS_KEPT = 1000  # of each job, the last: it may be requeued without end
 UNREADABLE = "unreadable"  # the fate of an attempt whose row makes no sense
 
 
