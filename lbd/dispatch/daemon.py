@@ -125,7 +125,7 @@ class Dispatcher:
 
     async def _take_up(self, rows: Sequence[JobRow], earlier: EarlierTasks) -> None:
         begun = [JobId(str(row.id)) for row in rows if row.attempt]
-        last = {row.job: row for row in await self.ledger.attempts(begun)} if begun else {}
+        last = {row.job: row for row in await self.ledger.attempts(begun, 1)} if begun else {}
         now_s = clock_s()
         for row in rows:
             attempt = last.get(row.id)
@@ -256,8 +256,12 @@ class Dispatcher:
 
     async def _tick(self) -> None:
         while True:
+            last_s = clock_s()
             await asyncio.sleep(TICK_S)
-            self.carry(self.life.tick(clock_s(), self.rng))
+            now_s = clock_s()
+            if self.life.stood_still(now_s - last_s):
+                log.warning("this host or its dispatcher stood still for %.1f s", now_s - last_s)
+            self.carry(self.life.tick(now_s, self.rng))
 
     def estimate_s(self, user: str, command: bytes) -> float | None:
         return self.estimates.of(user, command) if self.estimates is not None else None

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from lbd.dispatch.core.forecast import Prediction
-from lbd.dispatch.core.ledger_rows import AttemptRow, JobRow, Ledger, Stored, Tally, target_of
+from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Stored, Tally, target_of
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.prospects import CALIBRATED, inside, within
 from lbd.dispatch.core.records import Live
@@ -20,6 +20,8 @@ from lbd.process.boot_clock import clock_s
 from lbd.text.task_indexes import TaskIndexes
 
 FORECAST_KEPT_S = 30.0
+ATTEMPTS_SHOWN = 20_000  # in one answer, but the last of each job
+ATTEMPTS_AT_ONCE = 2000  # 5 ms
 EXPLAINED_MAX = 100  # jobs in one answer
 VIEWED_AT_ONCE = 500
 NOTHING = Prediction(None, "")
@@ -282,9 +284,14 @@ def in_pieces(jobs: Sequence[pb.JobInfo], bytes_max: int) -> list[list[pb.JobInf
     return pieces
 
 
-def add_attempts(jobs: Sequence[pb.JobInfo], rows: Sequence[AttemptRow]) -> None:
+async def add_attempts(jobs: Sequence[pb.JobInfo], ledger: Ledger) -> None:
+    """The last ones of each: a job may have had as many as its user has requeued it."""
     by_id = {job.id: job for job in jobs}
-    for row in rows:
+    most = max(1, ATTEMPTS_SHOWN // max(1, len(jobs)))
+    rows = await ledger.attempts([JobId(str(job)) for job in by_id], most)
+    for number, row in enumerate(rows, 1):
+        if not number % ATTEMPTS_AT_ONCE:
+            await asyncio.sleep(0)
         by_id[row.job].attempts.add(
             number=row.number,
             host=row.host,

@@ -189,8 +189,7 @@ class QueueService:
             if len(newest) < len(jobs) and asked.selectors:
                 raise LbdError(TOO_LONG)
             if asked.with_attempts:
-                ids = [JobId(str(job.id)) for job in newest]
-                add_attempts(newest, await self._ledger.attempts(ids))
+                await add_attempts(newest, self._ledger)
                 await self._job_views.add_given(newest, rows)
             return pb.JobsInfo(jobs=newest).SerializeToString()
         except LedgerTrouble:

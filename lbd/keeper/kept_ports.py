@@ -69,7 +69,7 @@ class KeptPorts:
         self.next_s = time.monotonic() + AGAIN_S
         for port in tuple(self._missing):
             for address in self._addresses:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, UnicodeError):  # an LBM may say anything
                     self._sockets.append(bound(address, port, self._owner))
                     self._missing.remove(port)
                     break

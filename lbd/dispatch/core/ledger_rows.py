@@ -259,6 +259,7 @@ class JobRow:
         return None if self.parallelism is None else (self.parallelism, self.sigma or 0.0)
 
 
+ATTEMPTS_KEPT = 1000  # of each job, the last: it may be requeued without end
 UNREADABLE = "unreadable"  # the fate of an attempt whose row makes no sense
 
 
@@ -361,7 +362,9 @@ class Ledger(Protocol):
         """By number: the submissions of which the jobs with these numbers are."""
         ...
 
-    async def attempts(self, jobs: Sequence[JobId]) -> list[AttemptRow]: ...
+    async def attempts(self, jobs: Sequence[JobId], most: int = ATTEMPTS_KEPT) -> list[AttemptRow]:
+        """Of each job the last ones."""
+        ...
 
     async def spec(self, submission: int) -> Stored: ...
 

@@ -72,6 +72,7 @@ KILL, TERM = 9, 15
 NOT_ALONE = (Cause.CUT, Cause.CHECKPOINT, Cause.EVICTED)  # none of a gang goes on like that
 ENDING = (0, KILL, TERM)  # what `lbctl kill` sends to end a job
 LOOKS_MAX = 500  # jobs that may join the queue in one turn: 20 ms
+STILL_S = 1.0  # without a tick: we were stopped, or suspended with our host
 KILLED_AT_ONCE = 1000  # attempts of one host that are not ours: 30 ms
 
 
@@ -394,6 +395,16 @@ class Lifecycle:
         if gang is not None:
             actions += self._keep_whole(live, gang, now_s, rng)
         return [*actions, Settle(job, attempt, name)]
+
+    def stood_still(self, lasted_s: float) -> bool:
+        """`lasted_s`: since the last tick. If we were stopped for so long, what hosts said
+        meanwhile is still to be read, so leases last as much longer here."""
+        if lasted_s <= STILL_S:
+            return False
+        for live in self.leased.values():
+            if live.lease is not None:
+                live.lease.until_s += lasted_s
+        return True
 
     def tick(self, now_s: float, rng: Random) -> list[Action]:
         """Handles expired leases and hosts whose back-off is over."""

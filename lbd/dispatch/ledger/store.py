@@ -17,6 +17,7 @@ from functools import partial
 
 from lbd.dispatch.core.ledger_room import Disk, Excess, LedgerRoom, OnRecord, Weight
 from lbd.dispatch.core.ledger_rows import (
+    ATTEMPTS_KEPT,
     Accepted,
     AttemptRow,
     JobRow,
@@ -87,8 +88,8 @@ class Store(ABC):
     async def arrays(self, numbers: Sequence[int]) -> dict[int, SubmissionRange]:
         return await self._read(lambda: array_work.arrays(numbers))
 
-    async def attempts(self, jobs: Sequence[JobId]) -> list[AttemptRow]:
-        return await self._read(lambda: work.attempts(jobs))
+    async def attempts(self, jobs: Sequence[JobId], most: int = ATTEMPTS_KEPT) -> list[AttemptRow]:
+        return await self._read(lambda: work.attempts(jobs, most))
 
     async def accepted(self, submission: Submission) -> Accepted | None:
         return await self._read(lambda: work.accepted(submission))

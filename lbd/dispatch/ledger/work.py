@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from lbd.dispatch.core.ledger_rows import (
+    ATTEMPTS_KEPT,
     UNREADABLE,
     Accepted,
     AttemptRow,
@@ -197,6 +198,11 @@ def begin(changes: Sequence[tuple[Begin, float]]) -> Work[None]:
             for c, unix_s in changes
         ],
     )
+    long_ago = [
+        (int(c.job), c.attempt - ATTEMPTS_KEPT) for c, _ in changes if c.attempt > ATTEMPTS_KEPT
+    ]
+    if long_ago:
+        yield Many("DELETE FROM attempts WHERE job = ? AND number <= ?", long_ago)
     yield Many(
         "UPDATE jobs SET attempt = ?, tier = ?, host = ?, reason = '', slots_held = ?,"
         " suspended_s = 0, suspended = NULL WHERE id = ?",
@@ -540,13 +546,16 @@ def one_of(ids: Sequence[int]) -> str:
     return f"j.id IN ({marks(ids)})"
 
 
-def attempts(jobs: Sequence[JobId]) -> Work[list[AttemptRow]]:
+def attempts(jobs: Sequence[JobId], most: int = ATTEMPTS_KEPT) -> Work[list[AttemptRow]]:
+    """Of each job the last ones."""
     found: list[AttemptRow] = []
     for at in range(0, len(jobs), VALUES_MAX):
         some = sorted(map(int, jobs[at : at + VALUES_MAX]))
         rows = yield Ask(
-            f"SELECT * FROM attempts WHERE job IN ({marks(some)}) ORDER BY job, number",  # noqa: S608  # question marks
-            some,
+            f"SELECT * FROM attempts WHERE job IN ({marks(some)}) AND number >"  # noqa: S608  # question marks
+            " (SELECT MAX(own.number) FROM attempts own WHERE own.job = attempts.job) - ?"
+            " ORDER BY job, number",
+            [*some, most],
         )
         found += map(attempt_of, rows)
     return found

@@ -34,8 +34,8 @@ import os
 import stat
 import struct
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,6 +85,13 @@ class Quick:
     ended: set[tuple[str, int]] = field(default_factory=set)  # for that
     gone: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     """Account and bytes of each that has ended since it was looked at."""
+    freed: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Bytes of the disk that were taken back of what each under way has printed."""
+
+    def went(self, key: tuple[str, int], uid: int | None, printed_bytes: int) -> None:
+        del self.freed[key]
+        if uid is not None and printed_bytes:
+            self.gone[key] = uid, printed_bytes
 
     def loses(self, uid: int) -> bool:
         return self.until_s.get(uid, 0.0) > clock_s()
@@ -147,15 +154,15 @@ class Spool:
         wrote here, and not to files of its own."""
         if spooled and self.is_full():
             self.mark_cut(job, attempt)
-        cut, printed_bytes, uid = False, 0, self._owners.pop((job, attempt), None)
+        cut, uid = False, self._owners.pop((job, attempt), None)
+        printed_bytes = self.printed_bytes(job, attempt)
         for name in STREAMS:
             with contextlib.suppress(OSError):
                 found = os.stat(self._file(job, attempt, name))
-                cut, printed_bytes = cut or is_marked(found), printed_bytes + found.st_size
+                cut = cut or is_marked(found)
                 if not (cut or found.st_size) and uid is not None:
                     self._blanks.append((uid, job, attempt, name))
-        if uid is not None and printed_bytes:
-            self.quick.gone[job, attempt] = uid, printed_bytes
+        self.quick.went((job, attempt), uid, printed_bytes)
         if (job, attempt) in self.quick.ended:
             return QUICK_WHY
         return FULL_WHY if cut and spooled else ""
@@ -166,7 +173,8 @@ class Spool:
 
     def printed_bytes(self, job: str, attempt: int) -> int:
         """By one that runs, also what was dropped of it."""
-        return sum(size_of(self._file(job, attempt, name)) for name in STREAMS)
+        paths = (self._file(job, attempt, name) for name in STREAMS)
+        return printed_in(paths, self.quick.freed[job, attempt])
 
     def is_full(self) -> bool:
         """The disk. Some file systems do not say how large they are."""
@@ -286,6 +294,7 @@ class Spool:
                     continue
                 if size - (last - first) > limit_bytes:
                     self._punch(path, min(first or size, limit_bytes // 4), size - limit_bytes // 2)
+                    self.quick.freed[job, attempt] += taken_bytes - sizes_of(path)[1]
                 elif taken_bytes > 2 * limit_bytes + AHEAD_BYTES:
                     takes_more = True
                     self._give_back(path, first, last)
@@ -348,11 +357,20 @@ def access_list(uid: int) -> bytes:
     return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *item) for item in (*entries, last))
 
 
-def size_of(path: str) -> int:
+def printed_in(paths: Iterable[str | Path], freed_bytes: int) -> int:
+    """A hole of an output's own making (ftruncate(2)) was not printed, and takes nothing of the
+    disk, however large it is."""
+    sizes = [sizes_of(path) for path in paths]
+    return min(sum(size for size, _ in sizes), freed_bytes + sum(taken for _, taken in sizes))
+
+
+def sizes_of(path: str | Path) -> tuple[int, int]:
+    """Its bytes, and those that it takes of the disk."""
     try:
-        return os.stat(path).st_size
+        found = os.stat(path)
     except OSError:
-        return 0
+        return 0, 0
+    return found.st_size, found.st_blocks * BLOCK_BYTES
 
 
 def is_marked(found: os.stat_result) -> bool:

@@ -31,6 +31,37 @@ for reuses_address, reuses_port, address, port in ways:
         time.sleep(0.0005)
 """
 
+HAS_FOR_IPV6 = """
+import socket, time
+for port in (7901, 7902, 7903):
+    sock = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=False)
+    globals()[f"kept_{port}"] = sock
+print("has them", flush=True)
+time.sleep(600)
+"""
+
+
+def restart(two, daemon):
+    file = two.root / f"h1/run/{daemon}.pid"
+    before = file.read_text().strip()
+    os.kill(int(before), signal.SIGKILL)
+    wait_until(
+        lambda: file.read_text().strip() not in ("", before), f"the next {daemon}", see=two.logs
+    )
+    two.ready()
+
+
+def test_keeps_no_daemon_from_its_port_by_one_of_ipv6_alone(two):
+    """Nothing keeps a user from that where the daemons have IPv4; it is no reason not to start."""
+    script = two.root / "for_ipv6.py"
+    script.write_text(HAS_FOR_IPV6)
+    script.chmod(0o755)
+    with under_way(two, MALLORY, f"exec /usr/bin/python3 {script}") as attack:
+        assert attack.stdout.readline() == "has them\n"
+        for daemon in ("lim", "lbm"):
+            restart(two, daemon)
+        still_serves(two)
+
 
 def test_takes_no_port_of_a_daemon_that_is_away(two):
     script = two.root / "takes.py"
@@ -40,15 +71,7 @@ def test_takes_no_port_of_a_daemon_that_is_away(two):
     with under_way(two, MALLORY, f"exec /usr/bin/python3 {script} {own}") as attack:
         assert attack.stdout.readline() == "tries\n"
         for daemon in ("lim", "lbm"):
-            file = two.root / f"h1/run/{daemon}.pid"
-            before = file.read_text().strip()
-            os.kill(int(before), signal.SIGKILL)
-            wait_until(
-                lambda file=file, before=before: file.read_text().strip() not in ("", before),
-                f"the next {daemon}",
-                see=two.logs,
-            )
-            two.ready()
+            restart(two, daemon)
         still_serves(two)
         attack.kill()
         assert attack.stdout.read() == ""

@@ -112,3 +112,14 @@ def test_of_ports_that_are_told_some_are_kept_and_none_that_are_roots():
     with pytest.raises(ValueError, match="invalid literal"):
         ports.become("127.0.0.1 x")
     ports.close()
+
+
+@pytest.mark.parametrize("address", ["a" * 70, "..", "\ufffd", "x\0y", "127.0.0.1.5"])
+def test_an_address_that_cannot_be_ends_no_keeper(address):
+    """Nor does it later, when ports that are missing are tried again."""
+    with kept("127.0.0.1", port := free_port(), os.geteuid()) as ports:
+        ports.become(pack_places(address, (port,)))
+        ports.next_s = 0.0
+        ports.keep()
+        ports.become(pack_places("127.0.0.1", (port,)))
+        assert not listens("127.0.0.1", port, ())

@@ -1,5 +1,6 @@
 """Who listens on a port, by the kernel's table."""
 
+import os
 import socket
 from contextlib import ExitStack
 
@@ -44,6 +45,18 @@ def test_each_of_several_counts_and_no_connection_does():
             sock.listen()
             stack.enter_context(socket.create_connection(place))
             assert count_listeners(packed_address("127.0.0.1"), place[1]) == number
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a socket another account's")
+@pytest.mark.parametrize(("theirs", "address"), [("::", "127.0.0.1"), ("::1", "::1")])
+def test_who_is_of_another_account_does_not_count(theirs, address):
+    """Anybody may have the port for IPv6 alone beside one of IPv4."""
+    with socket.socket(socket.AF_INET6) as sock:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        os.fchown(sock.fileno(), 64001, -1)
+        sock.bind((theirs, 0))
+        sock.listen()
+        assert count_listeners(packed_address(address), sock.getsockname()[1]) == 0
 
 
 def test_the_kernels_words_are_an_address():

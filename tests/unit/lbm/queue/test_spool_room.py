@@ -238,6 +238,38 @@ async def test_room_is_made_for_what_will_be_printed_until_the_next_look(spool, 
     assert kept["2"] <= 6 * MIB + 64 * KIB
 
 
+@pytest.mark.parametrize("after", ["it runs", "it has ended"])
+async def test_a_hole_that_an_output_ends_with_is_not_printed(spool, care, after):
+    """ftruncate(2): it takes nothing of the disk, so nobody is to lose an output for it."""
+    keep(spool, "10", BOB, 2 << 20)
+    care.shortage = Shortage(-(64 << 20), 0, 2 << 20)  # far from short
+    spool.limit_bytes = LIMIT_BYTES
+    await care.look()
+    before = {one.job: one.size_bytes for one in kept_in(spool.root) if one.job in ("1", "10")}
+    for _ in range(2):
+        os.truncate(spool.output("2", 1), 1 << 43)
+        if after == "it has ended":
+            keep(spool, "11", ANN, KIB)
+            os.truncate(spool.output("11", 1), 1 << 43)
+            spool.ended("11", 1)
+        care._room_due_s = 0.0
+        await care.look()
+        os.truncate(spool.output("2", 1), 0)
+    kept = {one.job: one.size_bytes for one in kept_in(spool.root)}
+    assert kept.items() >= before.items()
+    assert (care.attempts.ended, spool.quick.until_s) == ([], {})
+
+
+async def test_what_was_cut_out_of_an_output_was_printed_all_the_same(spool, care):
+    spool.limit_bytes = LIMIT_BYTES
+    await care.look()
+    for _ in range(2):
+        print_more(spool, "2", 7 * MIB)
+        await care.look()
+        assert os.stat(spool.output("2", 1)).st_blocks * 512 < MIB
+    assert spool.quick.until_s.keys() == {ANN}
+
+
 async def test_a_burst_is_not_too_quick(spool, care):
     await care.look()
     for _ in range(2):
