@@ -35,7 +35,7 @@ import stat
 import struct
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -154,15 +154,15 @@ class Spool:
         wrote here, and not to files of its own."""
         if spooled and self.is_full():
             self.mark_cut(job, attempt)
-        cut, uid = False, self._owners.pop((job, attempt), None)
-        printed_bytes = self.printed_bytes(job, attempt)
+        cut, sizes, uid = False, [], self._owners.pop((job, attempt), None)
         for name in STREAMS:
             with contextlib.suppress(OSError):
                 found = os.stat(self._file(job, attempt, name))
+                sizes.append((found.st_size, found.st_blocks * BLOCK_BYTES))
                 cut = cut or is_marked(found)
                 if not (cut or found.st_size) and uid is not None:
                     self._blanks.append((uid, job, attempt, name))
-        self.quick.went((job, attempt), uid, printed_bytes)
+        self.quick.went((job, attempt), uid, printed_in(sizes, self.quick.freed[job, attempt]))
         if (job, attempt) in self.quick.ended:
             return QUICK_WHY
         return FULL_WHY if cut and spooled else ""
@@ -173,8 +173,8 @@ class Spool:
 
     def printed_bytes(self, job: str, attempt: int) -> int:
         """By one that runs, also what was dropped of it."""
-        paths = (self._file(job, attempt, name) for name in STREAMS)
-        return printed_in(paths, self.quick.freed[job, attempt])
+        sizes = [sizes_of(self._file(job, attempt, name)) for name in STREAMS]
+        return printed_in(sizes, self.quick.freed[job, attempt])
 
     def is_full(self) -> bool:
         """The disk. Some file systems do not say how large they are."""
@@ -357,14 +357,13 @@ def access_list(uid: int) -> bytes:
     return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *item) for item in (*entries, last))
 
 
-def printed_in(paths: Iterable[str | Path], freed_bytes: int) -> int:
-    """A hole of an output's own making (ftruncate(2)) was not printed, and takes nothing of the
-    disk, however large it is."""
-    sizes = [sizes_of(path) for path in paths]
+def printed_in(sizes: Sequence[tuple[int, int]], freed_bytes: int) -> int:
+    """Of files with these sizes, as of `sizes_of`. A hole of an output's own making (ftruncate(2))
+    was not printed, and takes nothing of the disk, however large it is."""
     return min(sum(size for size, _ in sizes), freed_bytes + sum(taken for _, taken in sizes))
 
 
-def sizes_of(path: str | Path) -> tuple[int, int]:
+def sizes_of(path: str) -> tuple[int, int]:
     """Its bytes, and those that it takes of the disk."""
     try:
         found = os.stat(path)

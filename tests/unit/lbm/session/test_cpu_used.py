@@ -25,7 +25,7 @@ def test_without_cgroups_a_tree_counts_with_its_ended_children():
         roots = {"7": Root(leader.pid), "8": Root(2**22 + 1)}
         found = used_s(roots | {"h1-1": Root(os.getpid(), is_leader=False)})
         leader.kill()
-    assert 0.2 <= found["7"] < 60
+    assert 0.15 <= found["7"] < 60, "the kernel counts in hundredths"
     assert found["8"] == 0.0
     assert found["h1-1"] >= found["7"], "it is below us"
 
