@@ -106,7 +106,8 @@ class Gangs:
         if gang is not None and live.lease is not None:
             gang.may_run = True
             gang.released = gang.released or live.lease.begun
-            gang.hold_until_s = now_s + self.hold_s
+            # Not before each host has said whether it has begun, or has lost it.
+            gang.hold_until_s = max(now_s + self.hold_s, live.lease.until_s)
 
     def ready(self, live: Live) -> list[Action]:
         """Its host has all that it needs."""

@@ -318,6 +318,16 @@ def test_who_takes_over_does_not_run_twice_what_may_have_run():
     assert not of_kind(Begin, lost)
 
 
+def test_who_takes_over_gives_nothing_back_before_all_hosts_have_said_who_runs():
+    """Also if a gang is held for less than a lease."""
+    table = Table(lease_s=30.0, gang_hold_s=5.0)
+    taken_over(table, False, False, False, may_restart=False)
+    table.now_s = 10.0
+    assert table.life.tick(*table.when) == []
+    table.life.ready(H1, JobId("1"), 1)
+    assert of_kind(Release, table.life.begun(H2, JobId("2"), 1)) == [Release(JobId("1"), 1, H1)]
+
+
 @pytest.mark.parametrize("phase", ["slot", "stage"])
 def test_who_takes_over_begins_again_what_was_never_together(phase):
     """One that had no slot, or no room for its files, was not ready: so none was released."""

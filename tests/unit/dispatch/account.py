@@ -1,0 +1,311 @@
+"""A plain account of every attempt of gangs and single jobs, for random histories.
+
+A row for each job. It says what must become of an attempt, of the others of its gang and of its
+host. Who begins where it does not say: only that nothing begins that may not, that a gang begins
+as a whole, and that nobody waits for what is free.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.hosts import Terms
+from lbd.dispatch.core.records import Begin, Cause, Changed, Fate, Signal, StopAsked
+from lbd.model import CANCEL, DISBAND, REGROUP, REQUEUE, HostId, JobId, JobState
+
+TERMS = Terms(
+    lease_s=6.0, crash_limit=3, host_failures=3, aside_s=4.0, aside_max_s=10.0, gang_drain_s=0.0,
+)  # fmt: skip
+HOSTS, SLOTS = tuple(HostId(f"h{n}") for n in range(1, 5)), 2
+NEVER_READY = ("slot", "drained", "files", "stage", "request")
+WRONG_JOB = ("exec", "chdir", "stage", "request")  # it cannot begin there
+HOSTS_FAULT = ("spawn", "keeper")
+FULL = ("slot", "drained", "late", "keeper")  # nothing more for it until it beats
+AWAY_S, AWAY_S_MAX = 4.0, 10.0  # as the terms say
+
+
+@dataclass
+class Row:
+    """What is known of a job."""
+
+    job: QueuedJob
+    attempt: int = 0
+    host: HostId | None = None  # where an attempt is, or may be, alive
+    until_s: float = math.inf  # when that is over for certain
+    ready: bool = False
+    released: bool = False
+    begun: bool = False
+    told: bool = False  # the dispatcher knows that
+    stop: str = ""  # what its host was told that it is to end for
+    ran: bool = False  # some attempt of it has begun
+    crashes: int = 0
+    held: str = ""
+    paused: list[float] = field(default_factory=list)  # until when, each time
+    over: bool = False
+
+
+@dataclass
+class Gang:
+    rows: list[Row]
+    released: bool = False
+    may_run: bool = False  # somebody else may have released it
+    shown: bool = False
+    moves: dict[JobId, str] = field(default_factory=dict)
+    hold_until_s: float = math.inf
+    late: set[JobId] = field(default_factory=set)
+
+    @property
+    def left(self):
+        return [row for row in self.rows if not row.over]
+
+    @property
+    def is_whole(self):
+        return len(self.left) == len(self.rows)
+
+    @property
+    def may_move(self):
+        may = self.is_whole and self.released and not self.shown
+        return may and self.rows[0].job.may_restart
+
+
+@dataclass
+class Place:
+    """A host."""
+
+    open: int = 0  # slots
+    is_here: bool = False  # in contact
+    is_known: bool = False
+    failures: int = 0
+    aside_s: float = 0.0
+    aside_until_s: float = math.inf
+    is_aside: bool = False
+
+
+class Account:
+    def __init__(self):
+        self.now_s = 100.0
+        self.rows, self.gangs, self.places = {}, {}, {}
+        self.expected, self.stops = [], []  # what must be said of jobs, and to their hosts
+
+    def is_over(self, row, ending):
+        """The attempt has ended, or nobody knows and its time is over."""
+        lost = ending.cause is Cause.LOST
+        lost |= ending.cause is Cause.EVICTED and not row.job.may_restart
+        if lost:
+            self.fails(row.host)
+        elif ending.exit_status == 0:
+            place = self.places[row.host]
+            place.is_known, place.failures, place.aside_s = True, 0, 0.0
+        gang, stop = self.gang(row), self.freed(row)
+        well = (ending.cause, ending.exit_status) == (Cause.EXITED, 0)
+        if stop in (CANCEL, DISBAND) and not well:
+            self.finally_(row, JobState.CANCELLED, Fate.CANCELLED)
+        elif stop == REGROUP:
+            self.given_back(row, gang, Fate.EVICTED if row.job.id in gang.moves else Fate.CANCELLED)
+        elif stop == REQUEUE:
+            self.waits(row, Fate.DONE if well else Fate.CANCELLED)
+        elif lost or (gang and ending.cause in (Cause.CHECKPOINT, Cause.EVICTED)):
+            self.is_lost(row, gang)
+        elif ending.cause in (Cause.CHECKPOINT, Cause.EVICTED):
+            row.ran = row.ran and ending.cause is not Cause.CHECKPOINT  # it goes on from there
+            self.waits(row, Fate(ending.cause.value))
+        elif well:
+            self.finally_(row, JobState.DONE, Fate.DONE)
+        else:
+            self.finally_(row, JobState.FAILED, Fate.FAILED)
+
+    def is_lost(self, row, gang):
+        if gang and gang.is_whole and not (gang.released or gang.may_run):
+            self.waits(row, Fate.LOST)
+        elif not row.job.may_restart or (gang and not gang.is_whole):
+            self.finally_(row, JobState.LOST, Fate.LOST)
+        else:
+            row.crashes += 1
+            if row.crashes == TERMS.crash_limit:
+                row.held = "held: its attempts were lost"
+            self.waits(row, Fate.LOST)
+        self.others_follow(gang)
+
+    def others_follow(self, gang):
+        if gang and gang.is_whole:
+            self.stop(gang, REGROUP)
+        elif gang:
+            self.stop(gang, DISBAND)
+            for one in gang.left:
+                if not one.host:
+                    self.finally_(one, JobState.CANCELLED, None)
+
+    def is_refused(self, row, phase):
+        name, gang = row.host, self.gang(row)
+        stop = self.freed(row)
+        if gang and phase in NEVER_READY:
+            gang.may_run = False
+        if phase in HOSTS_FAULT and not stop:
+            self.fails(name)
+        place = self.places[name]
+        if stop in (CANCEL, DISBAND):
+            self.finally_(row, JobState.CANCELLED, Fate.REFUSED)
+        elif gang and stop:
+            self.given_back(row, gang, Fate.REFUSED)
+        elif gang and not (
+            gang.is_whole and (row.job.may_restart or not (gang.released or gang.may_run))
+        ):
+            state = JobState.FAILED if phase in WRONG_JOB else JobState.LOST
+            self.finally_(row, state, Fate.REFUSED)
+        elif phase in FULL:
+            if not place.is_aside and place.is_here:
+                place.open = self.used(name)
+            self.waits(row, Fate.REFUSED)
+        elif phase == "files":
+            self.pauses(row)
+            self.waits(row, Fate.REFUSED)
+        elif any(one.is_known and row.job.may_go_to(other) and other != name
+                 for other, one in self.places.items()):  # fmt: skip
+            row.job = row.job._replace(barred=row.job.barred | {name})
+            self.waits(row, Fate.REFUSED)
+        else:
+            self.finally_(row, JobState.FAILED, Fate.REFUSED)
+        self.others_follow(gang)
+
+    def given_back(self, row, gang, fate):
+        if row.job.id in gang.late:
+            gang.late.remove(row.job.id)
+            self.pauses(row)
+        self.waits(row, fate)
+
+    def pauses(self, row):
+        row.held = "held for a while"
+        row.paused.append(self.now_s + min(AWAY_S * 2 ** len(row.paused), AWAY_S_MAX))
+
+    def comes_again(self, row):
+        row.held, row.crashes = "", 0
+        self.waits(row, None)
+
+    def waits(self, row, fate):
+        self.expected.append((row.job.id, JobState.PENDING, fate))
+
+    def finally_(self, row, state, fate):
+        row.over, row.held = True, ""
+        if gang := self.gang(row):
+            gang.released = True
+        self.expected.append((row.job.id, state, fate))
+
+    def freed(self, row):
+        """Returns what the attempt was to end for."""
+        stop, row.stop, row.host = row.stop, "", None
+        row.ready = row.released = row.begun = row.told = False
+        return stop
+
+    def fails(self, name):
+        place = self.places[name]
+        place.is_known, place.failures = True, place.failures + 1
+        if place.failures >= TERMS.host_failures and not place.is_aside:
+            place.is_aside = True
+            place.aside_s = min(2 * place.aside_s or AWAY_S, AWAY_S_MAX)
+            place.aside_until_s = self.now_s + place.aside_s
+
+    def stop(self, gang, why):
+        for row in gang.left:
+            if row.host and (not row.stop or (row.stop, why) == (REGROUP, DISBAND)):
+                self.stops_one(row, why)
+
+    def stops_one(self, row, why):
+        if row.stop != why:
+            self.stops.append(StopAsked(row.job.id, row.attempt, why))
+        self.stops.append((row.job.id, row.attempt, row.host, why))
+        row.stop = why
+
+    # What is answered
+
+    def told(self, actions, before=None):
+        said = [one for one in actions if isinstance(one, Changed)]
+        assert sorted(map(str, self.expected)) == sorted(
+            str((one.job, one.state, one.fate)) for one in said
+        )
+        for one in said:
+            row = self.rows[one.job]
+            assert one.crashes == row.crashes
+            assert one.reason.startswith(row.held)
+        stops = [one for one in actions if isinstance(one, StopAsked)]
+        stops += [
+            (one.job, one.attempt, one.host, one.stop_reason)
+            for one in actions if isinstance(one, Signal)
+        ]  # fmt: skip
+        assert sorted(map(str, stops)) == sorted(map(str, self.stops))
+        self.expected.clear()
+        self.stops.clear()
+        begins = [one for one in actions if isinstance(one, Begin)]
+        assert len(said) + len(stops) + len(begins) == len(actions)
+        self.begins(begins, before or {})
+        self.check()
+
+    def begins(self, begins, before):
+        usable = self.usable()
+        for one in begins:
+            row = self.rows[one.job]
+            assert not (row.over)
+            assert not (row.held)
+            assert row.host is None
+            assert one.attempt == row.attempt + 1
+            assert row.job.may_go_to(one.host)
+            assert row.job.may_restart or not row.ran
+            row.attempt, row.host = one.attempt, one.host
+            row.until_s = self.now_s + TERMS.waited_s
+            assert self.used(one.host) <= max(usable[one.host], before.get(one.host, 0))
+            assert bool(one.gang_hosts) == bool(row.job.gang)
+        for array in {self.rows[one.job].job.array for one in begins} - {0}:
+            gang = self.gangs[array]
+            hosts = tuple(row.host for row in gang.rows)
+            mine = [one for one in begins if one.array == array]
+            assert {one.job for one in mine} == {row.job.id for row in gang.rows}
+            assert {one.gang_hosts for one in mine} == {hosts}
+            gang.released = gang.may_run = gang.shown = False
+            gang.moves.clear()
+            gang.late.clear()
+            gang.hold_until_s = self.now_s + self.life.terms.gang_hold_s
+
+    def check(self):
+        left = {job: row for job, row in self.rows.items() if not row.over}
+        assert self.life.jobs.keys() == left.keys()
+        assert self.life.leased.keys() == {job for job, row in left.items() if row.host}
+        for job, row in left.items():
+            live = self.life.jobs[job]
+            assert (live.stop_reason, bool(live.held)) == (row.stop, bool(row.held))
+        aside = {name for name, place in self.places.items() if place.is_aside}
+        assert set(self.life.hosts.aside()) == aside
+        # nobody waits for what is free
+        waiting = [row for row in left.values() if not row.host and not row.held]
+        free = sum(max(0, most - self.used(name)) for name, most in self.usable().items())
+        singles = [row for row in waiting if not row.job.gang]
+        if singles and not any(row.job.barred for row in singles):
+            assert not free
+        gangs = Counter(row.job.array for row in waiting if row.job.gang)
+        whole = [one for one, count in gangs.items() if count == len(self.gangs[one].rows)]
+        if not singles and len(whole) < 4 and not any(row.job.barred for row in waiting):
+            assert all(gangs[one] > free for one in whole)
+
+    # What there is
+
+    def usable(self):
+        return {
+            name: one.open if one.is_here and not one.is_aside else 0
+            for name, one in self.places.items()
+        }
+
+    def used(self, name):
+        return sum(row.host == name for row in self.rows.values())
+
+    def gang(self, row):
+        return self.gangs.get(row.job.array)
+
+    def together(self, row):
+        gang = self.gang(row)
+        return gang.left if gang else [row]
+
+    def pick(self, may, *, waiting=False, away=False):
+        """Any job, of those that wait as well, or whose host is not in contact."""
+        rows = [row for row in self.rows.values() if not row.over and (waiting or row.host)]
+        rows = [row for row in rows if away or self.places[row.host].is_here]
+        rows = [row for row in rows if may(row)]
+        return self.rng.choice(rows) if rows else None
