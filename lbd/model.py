@@ -50,6 +50,9 @@ def __repr__(self: Quick) -> str:
     return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in shown)})"
 
 
+STOPPED = "was stopped"  # why a host is down: its daemons have ended in order
+
+
 class HostState(Enum):
     UP = "up"
     LATE = "late"  # its last sample is older than stale_after_s: not zero, not trusted

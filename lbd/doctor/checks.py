@@ -9,9 +9,11 @@ from pathlib import Path
 
 from lbd import __version__
 from lbd.config.schema import Config
+from lbd.console.daemons import START
 from lbd.console.reply import Json, number, text
 from lbd.dispatch.ledger.database_url import exposed
 from lbd.errors import ConfigError
+from lbd.model import STOPPED
 from lbd.process.accounts import ROOT
 from lbd.text.units import duration_text
 from lbd.trust.authority import Authority
@@ -203,12 +205,16 @@ def not_reached_fix(host: str, error: str) -> str:
     )
 
 
-def peer(item: Json) -> Iterator[Check]:
-    """One other host as this host's LIM reaches it."""
+def peer(item: Json, row: Json) -> Iterator[Check]:
+    """One other host as this host's LIM reaches it. `row`: what `lbctl status` shows of it."""
     name = f"peer {text(item, 'name')}"
     if item.get("skewed") is True:
         says, _, fix = text(item, "error").rpartition(": ")
         yield Check(name, FAULT, says, fix)
+        return
+    if item.get("reachable") is not True and text(row, "why_down").startswith(STOPPED):
+        fix = f"{START}; if it is gone for good, `lbctl forget {text(item, 'name')}`"
+        yield Check(name, WARN, STOPPED, f"there, {fix}")
         return
     if item.get("reachable") is not True:
         fix = not_reached_fix(text(item, "name"), text(item, "error"))

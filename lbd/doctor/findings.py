@@ -19,7 +19,7 @@ from lbd.doctor.checks import (
     local_checks,
     peer,
 )
-from lbd.doctor.peers import algorithms, authority, ports, queue, settings, sharing
+from lbd.doctor.peers import algorithms, authority, incoming, ports, queue, settings, sharing
 from lbd.doctor.this_host import host_checks, keeper_state, lbsh_checks
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
@@ -45,7 +45,7 @@ def checks(config: Config) -> Iterator[Check]:
 
 def check_lim(daemons: Daemons) -> Iterator[Check]:
     try:
-        daemons.lim({"op": "status"}, HANGS_S)
+        status = daemons.lim({"op": "status"}, HANGS_S)
         reply = daemons.lim({"op": "doctor"}, LIM_TIMEOUT_S)
     except LbdError as problem:
         yield absent("LIM", daemons, "lim", problem)
@@ -55,8 +55,10 @@ def check_lim(daemons: Daemons) -> Iterator[Check]:
     yield from sampler(reply)
     yield from descriptors("LIM", reply)
     peers = tables(reply, "peers")
+    rows = {text(row, "name"): row for row in tables(status, "hosts")}
     for item in peers:
-        yield from peer(item)
+        yield from peer(item, rows.get(text(item, "name"), {}))
+    yield from incoming(peers, rows, daemons.config)
     yield from algorithms(text(reply, "algorithm"), peers)
     lims_away = {text(item, "name") for item in peers if item.get("reachable") is not True}
     yield from ports(daemons, lims_away)

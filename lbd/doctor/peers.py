@@ -4,14 +4,16 @@ import os
 import shlex
 import socket
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from lbd.config.cluster import QUEUE, overlaid
 from lbd.config.resources import fault_of_name
+from lbd.config.schema import Config
 from lbd.console.daemons import START, Daemons
 from lbd.console.decision import place_request, question
+from lbd.console.hosts import STALE
 from lbd.console.reply import Json, table, tables, text
 from lbd.doctor.checks import FAULT, OK, WARN, Check, counted
 from lbd.errors import LbdError, Unavailable
@@ -40,6 +42,16 @@ def algorithms(own: str, peers: Sequence[Json]) -> Iterator[Check]:
         if own and theirs and theirs != own:
             says = f"uses {theirs}, this host {own}"
             yield Check(f"peer {text(item, 'name')} algorithm", FAULT, says, fix)
+
+
+def incoming(peers: Sequence[Json], rows: Mapping[str, Json], config: Config) -> Iterator[Check]:
+    """Whether the others can call this host: if none can, each answers, and falls silent here."""
+    reached = [text(item, "name") for item in peers if item.get("reachable") is True]
+    seen = [rows.get(name, {}) for name in reached]
+    if seen and all(text(row, "state") in STALE and row.get("age_s") is not None for row in seen):
+        says = f"nothing is heard of {', '.join(reached)}, and this host reaches them"
+        fix = f"open TCP ports {config.lim.port} and {config.lbm.port} of this host in its firewall"
+        yield Check("incoming", FAULT, says, fix)
 
 
 def ports(daemons: Daemons, lims_away: Collection[str]) -> Iterator[Check]:

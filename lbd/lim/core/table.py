@@ -25,6 +25,7 @@ from lbd.lim.core.needs_views import NeedsViews, seen_needing
 from lbd.model import (
     NO_FACTS,
     NO_NEEDS,
+    STOPPED,
     Closed,
     Facts,
     HostId,
@@ -322,7 +323,7 @@ class Table:
 
     def _state_of(self, entry: Entry, now_s: float) -> tuple[HostState, str]:
         if entry.skew or entry.left:
-            return DOWN, entry.skew or "was stopped"
+            return DOWN, entry.skew or STOPPED
         if entry.sample is None:
             return DOWN, "not heard of yet"
         if entry.member.name != self.me:

@@ -153,7 +153,7 @@ def test_descriptors_of_a_process_and_of_none(tmp_path):
 
 def test_who_is_told_to_be_revoked_learns_how_to_join_again():
     error = "h1: h2 is revoked"
-    (found,) = peer({"name": "h1", "reachable": False, "error": error})
+    (found,) = peer({"name": "h1", "reachable": False, "error": error}, {})
     assert (found.state, found.says) == (FAULT, f"not reached: {error}")
     assert "lbctl join" in found.fix
 
@@ -167,7 +167,7 @@ def test_who_is_told_to_be_revoked_learns_how_to_join_again():
     ],
 )
 def test_a_host_that_answers_is_not_behind_a_firewall(error, fix):
-    (found,) = peer({"name": "h2", "reachable": False, "error": error})
+    (found,) = peer({"name": "h2", "reachable": False, "error": error}, {})
     assert found.fix.startswith(fix)
     assert ("firewall" in found.fix or "7901" in found.fix) == ("refused" not in error)
 

@@ -60,6 +60,34 @@ def test_doctor_names_each_fault(daemon, capsys, lim, lbm, code, says):
     assert code == 0 or "fix: " in out
 
 
+@pytest.mark.parametrize(
+    ("peers", "h2", "found"),
+    [
+        ([peer(reachable=False)], {"why_down": "was stopped"}, ("peer h2", "warn", "lbctl forget")),
+        ([peer(reachable=False)], {"why_down": "silent"}, ("peer h2", "fault", "switch h2 on")),
+        ([peer()], {"age_s": 40.0}, ("incoming", "fault", "7901 and 7902 of this host")),
+        ([peer()], {"age_s": None}, None),  # it has never been heard: we are new
+        ([peer()], {"age_s": 1.0, "state": "up"}, None),
+        ([peer(), peer(name="h3")], {"age_s": 40.0}, None),  # that one is heard
+    ],
+)
+def test_doctor_goes_by_what_is_known_of_each_host(daemon, capsys, peers, h2, found):
+    hosts = [*STATUS["hosts"][:1], {**STATUS["hosts"][1], **h2}]
+    hosts.append({**STATUS["hosts"][0], "name": "h3"})
+    daemon("lim", doctor={**LIM_DOCTOR, "peers": peers}, peers={"peers": []},
+           status={**STATUS, "hosts": hosts})  # fmt: skip
+    lbctl.main(["doctor", "--json"])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    said = [c for c in checks if c["name"] in ("peer h2", "incoming") and c["state"] != "ok"]
+    if found is None:
+        assert said == []
+    else:
+        name, state, fix = found
+        ((said_name, said_state, said_fix),) = [(c["name"], c["state"], c["fix"]) for c in said]
+        assert (said_name, said_state) == (name, state)
+        assert fix in said_fix
+
+
 SAVED = {"dispatch.host": '"h1"', "dispatch.mode": '"tags"'}
 AGAIN = "lbctl config set dispatch.mode '\"tags\"' --cluster"
 
