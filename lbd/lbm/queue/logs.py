@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.02
 POLL_MAX_S = 0.25
+READ_HERE_BYTES = 16384  # so much is read in less time than it takes to hand it to a thread
 LOOKS_PER_S, LOOKS_AT_ONCE = 400.0, 800.0  # of one host, however many it follows
 FOR_EVER_S = float("inf")
 
@@ -97,7 +98,11 @@ async def output_of(
     while True:
         await turn()
         alive = attempts.alive(job, number)  # asked first: what comes later is read below
-        piece = await asyncio.to_thread(next_piece, spool, job, number, output_at, error_at)
+        place = spool, job, number, output_at, error_at
+        if spool.printed_bytes(job, number) - output_at - error_at <= READ_HERE_BYTES:
+            piece = next_piece(*place)
+        else:
+            piece = await asyncio.to_thread(next_piece, *place)
         output_at, error_at = piece.output_at, piece.error_at
         if asked.follow and (output_at or error_at) and attempts.alive(job, number):
             spool.was_shown(job, number)

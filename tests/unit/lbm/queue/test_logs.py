@@ -15,12 +15,15 @@ from lbd.net.gen import dispatch_pb2 as pb
 class Attempts:
     """One that has printed, and lives for one more look."""
 
-    def __init__(self):
+    def __init__(self, printed_bytes=5):
         read = lambda job, number, name, at: SimpleNamespace(  # noqa: E731
             data=b"hello"[at:] if name == "out" else b"", next_at=5 if name == "out" else 0,
             dropped_bytes=0, cut=False,
         )  # fmt: skip
-        self.spool = SimpleNamespace(exists=lambda *_: True, read=read, was_shown=self._shown)
+        self.spool = SimpleNamespace(
+            exists=lambda *_: True, read=read, was_shown=self._shown,
+            printed_bytes=lambda *_: printed_bytes,
+        )  # fmt: skip
         self.shown = set()
         self.looks = 0
 
@@ -33,8 +36,9 @@ class Attempts:
 
 
 @pytest.mark.parametrize(("follow", "at"), [(True, 0), (True, 5), (False, 0)])
-async def test_who_follows_has_been_shown_its_output(follow, at):
-    attempts = Attempts()
+@pytest.mark.parametrize("printed_bytes", [5, 10**9])  # read here, or in a thread
+async def test_who_follows_has_been_shown_its_output(follow, at, printed_bytes):
+    attempts = Attempts(printed_bytes)
     asked = pb.LogsRequest(job="7", attempt=2, follow=follow, output_at=at)
     pieces = [piece.output async for piece in output_of(attempts, asked)]
     assert b"".join(pieces) == b"hello"[at:]
