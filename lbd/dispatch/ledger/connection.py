@@ -44,6 +44,10 @@ class Connection:
             "application_name": f"lbd {name}",
             "search_path": "lbd",
             "idle_in_transaction_session_timeout": str(int(max(IDLE_MIN_S, lease_s / 2) * 1000)),
+            # The server gives up one whose host was lost after 90 s, not after hours.
+            "tcp_keepalives_idle": "60",
+            "tcp_keepalives_interval": "10",
+            "tcp_keepalives_count": "3",
         }
         self._open: asyncpg.Connection | None = None
 
