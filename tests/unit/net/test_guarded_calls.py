@@ -13,8 +13,10 @@ import pytest
 
 import lbd
 from lbd.config.schema import LbmConfig
+from lbd.local.budget import Budget
 from lbd.net import guarded_calls, transport
-from lbd.net.guarded_calls import CALLS_MAX, READ_AT_ONCE
+from lbd.net.guarded_calls import CALLS_MAX, READ_AT_ONCE, Answers, OneProof
+from lbd.net.tls import certificate_of
 from tests.unit.enrolment import joined, made_authority
 from tests.unit.net.raw_http2 import WINDOW_BYTES, RawClient
 
@@ -361,3 +363,19 @@ def test_there_is_one_way_to_serve():
         if {"grpc.aio.server", "grpc.server", "aio.server"} & set(calls_in(path))
     }
     assert found == {"net/transport.py"}
+
+
+def test_the_certificate_of_a_caller_is_read_once_a_call():
+    read = []
+
+    class Context:
+        def auth_context(self):
+            read.append(1)
+            return {"x509_pem_cert": [b"certificate"]}
+
+        def peer(self):
+            return "ipv4:10.0.0.2:40123"
+
+    context = Answers(OneProof(Context()), Budget(1, 1), "h2")
+    assert [certificate_of(context) for _ in range(3)] == [b"certificate"] * 3
+    assert (read, context.peer()) == ([1], "ipv4:10.0.0.2:40123")
