@@ -164,6 +164,7 @@ class QueueService:
         except Deposed as problem:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
         except LbdError as problem:
+            problem.__traceback__ = None  # else `taking` has it, it this frame, and so on
             return pb.SubmitReply(error=str(problem))
 
     async def _jobs(self, data: bytes, context: "Context") -> bytes:

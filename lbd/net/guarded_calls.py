@@ -32,6 +32,7 @@ import grpc.aio
 from lbd.errors import LbdError, PeerError
 from lbd.local.budget import Budget
 from lbd.local.turns import Turns
+from lbd.process.garbage import BudgetOfRequests
 
 if TYPE_CHECKING:  # generic in the stubs only
     from collections.abc import Awaitable, Callable
@@ -134,7 +135,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
         self._known: dict[str, Handler] = {}  # of methods that there are
         self._calls = Budget(CALLS_MAX, sys.maxsize)
         self._streams = Budget(STREAMS_MAX, sys.maxsize)
-        self._in_hand = Budget(IN_HAND_BYTES, sys.maxsize)
+        self._in_hand = BudgetOfRequests(IN_HAND_BYTES, sys.maxsize)
         self._unread = Budget(UNREAD_BYTES, sys.maxsize)
         self._unread_of_streams = Budget(UNREAD_BYTES, sys.maxsize)
         self._turns = Turns(READ_AT_ONCE, READ_SHARED)

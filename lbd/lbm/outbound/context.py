@@ -34,6 +34,7 @@ from lbd.local.starting import LOOK_S, returns
 from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
 from lbd.net.transport import Peers
+from lbd.process.garbage import BudgetOfRequests
 
 ASK_TIMEOUT_S = 1.0
 HELD_TIMEOUT_S = 3.0  # a LIM that has just started says no only when it has heard of the others
@@ -134,7 +135,7 @@ class OutboundContext:
         rate = self.config.lbm.max_rate
         self.rates = Rates(rate, 2 * rate)
         lbm = self.config.lbm
-        self.long_requests = Budget(lbm.user_request_bytes, lbm.users_request_bytes)
+        self.long_requests = BudgetOfRequests(lbm.user_request_bytes, lbm.users_request_bytes)
 
     def is_no_less_busy(self, started: lbm_pb2.Started) -> bool:
         """Was the host where a command has begun at least as busy as ours? A wrong transfer."""

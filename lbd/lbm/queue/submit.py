@@ -146,8 +146,8 @@ async def serve_queued(
         taking = asyncio.ensure_future(take(home, home.queue, home.files, client, request, options))
         submission, reply, watching = await reporting(taking, lambda: send_soon(sock, tags.TAKEN))
     except LbdError as problem:
-        end = CommandEnd(LBRUN_FAILED, "failed", reason=str(problem))
-        await send(tags.DONE, pack_end(end))
+        problem.__traceback__ = None  # else `taking` has it, it this frame, and this frame `taking`
+        await send(tags.DONE, pack_end(CommandEnd(LBRUN_FAILED, "failed", reason=str(problem))))
         return
     text, last = str(reply.first), reply.first + reply.count - 1
     if name := submission.spec.files:

@@ -1,0 +1,46 @@
+"""Memory of long requests that holds itself.
+
+A task that has failed, its exception and the frames that this knows may hold each other, and with
+them all of a request: megabytes, in so few objects that Python would look for them after thousands
+of requests. So it looks once some megabytes of requests have passed, but not more than once in a
+while.
+"""
+
+import asyncio
+import gc
+from collections.abc import Hashable
+
+from lbd.local.budget import Budget
+
+PASSED_BYTES = 16 << 20
+AGAIN_S = 1.0
+
+
+class Garbage:
+    """Of one process."""
+
+    def __init__(self) -> None:
+        self._passed_bytes = 0
+        self._later: asyncio.TimerHandle | None = None
+
+    def passed(self, size_bytes: int) -> None:
+        """So much of requests is done with, or soon will be. In an event loop."""
+        self._passed_bytes += size_bytes
+        if self._passed_bytes >= PASSED_BYTES and self._later is None:
+            self._later = asyncio.get_running_loop().call_later(AGAIN_S, self._collect)
+
+    def _collect(self) -> None:
+        self._passed_bytes, self._later = 0, None
+        gc.collect()
+
+
+class BudgetOfRequests(Budget):
+    """Bytes of requests under way; of what is given back nothing is to stay."""
+
+    def __init__(self, each: int, total: int) -> None:
+        super().__init__(each, total)
+        self._garbage = Garbage()
+
+    def give_back(self, key: Hashable, amount: int) -> None:
+        super().give_back(key, amount)
+        self._garbage.passed(amount)
