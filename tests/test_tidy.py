@@ -266,7 +266,8 @@ def circles() -> list[set[str]]:
     def visit(module: str) -> None:
         index[module] = low[module] = len(index)
         stack.append(module)
-        for other in imports(MODULES[module]) & MODULES.keys():
+        path = MODULES[module]
+        for other in (imports(path) | loaded_by_name(path)) & MODULES.keys():
             if other not in index:
                 visit(other)
                 low[module] = min(low[module], low[other])
@@ -302,6 +303,17 @@ def reached_from(starts: tuple[str, ...], *, types: bool, lazy: bool) -> set[str
         todo += [m for m in named_in_text(MODULES[module]) if lazy]
         todo.append(module.rpartition(".")[0])
     return found
+
+
+def loaded_by_name(path: Path) -> set[str]:
+    """The arguments of import_module(); one that is put together may be any of a folder."""
+    return {
+        ast.literal_eval(node.args[0])
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith("import_module")
+        and isinstance(node.args[0], ast.Constant)
+    }
 
 
 def named_in_text(path: Path) -> set[str]:

@@ -7,17 +7,32 @@ cleans up after it. One `lbd lab` command at a time changes a lab: they hold DIR
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from lbd.config.load import default_runtime_dir
 from lbd.errors import ConfigError, LbdError
 from lbd.lab.plan import Plan
 from lbd.process.file_lock import lock_file
+from lbd.process.own_directory import fault_of
 from lbd.process.whole_file import write_whole
 
 SCHEMA = 1
 PATIENCE_S = 10.0  # for another `lbd lab` command on the same lab
+
+
+def own_place(name: str) -> Path:
+    """The directory of that name in our runtime directory.
+
+    Raises LbdError if another user may have made either.
+    """
+    base = Path(default_runtime_dir())
+    for place in (base, base / name):
+        with suppress(FileNotFoundError):
+            if fault := fault_of(place):
+                raise LbdError(f"{place}: {fault}, or give a --dir of your own")
+    return (base / name).resolve()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from lbd.cli.complaints import complain
 from lbd.cli.extras import has_matplotlib
-from lbd.cli.lab.program import own_place
 from lbd.console.output import print_json, print_table
 from lbd.console.reply import Json
 from lbd.errors import ConfigError, LbdError
@@ -25,7 +24,7 @@ from lbd.experiment.store import Store
 from lbd.experiment.summary import Row, rows
 from lbd.lab.namespaces import why_not
 from lbd.lab.plan import HOSTS_MAX, parse_setting
-from lbd.lab.record import Record
+from lbd.lab.record import Record, own_place
 from lbd.sim.foretold import Asked, reductions
 from lbd.sim.scripts import LEVELS, check_loads
 from lbd.text.install_line import install_line

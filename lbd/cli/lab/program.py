@@ -21,8 +21,8 @@ from lbd.console.reply import Json, table, tables, text
 from lbd.errors import ConfigError, LbdError
 from lbd.lab import hosts, lab, removal
 from lbd.lab.plan import DAEMONS, INSIDE, ISOLATIONS, host_names
-from lbd.lab.record import load, record_file
-from lbd.process.own_directory import fault_of, make_own
+from lbd.lab.record import load, own_place, record_file
+from lbd.process.own_directory import make_own
 from lbd.text.spelling import hint
 
 Run = Callable[[argparse.Namespace], int]
@@ -171,16 +171,6 @@ def acted_from() -> Path | None:
         record.plan.paths(host).config for host in record.plan.hosts
     )
     return root if is_of_host else None
-
-
-def own_place(name: str) -> Path:
-    """That in our runtime directory. Raises LbdError if another user may have made either."""
-    base = Path(default_runtime_dir())
-    for place in (base, base / name):
-        with suppress(FileNotFoundError):
-            if fault := fault_of(place):
-                raise LbdError(f"{place}: {fault}, or give a --dir of your own")
-    return (base / name).resolve()
 
 
 def say(line: str) -> None:

@@ -5,7 +5,6 @@ import signal
 import pytest
 
 from lbd.cli import main
-from lbd.cli.lab import program
 from lbd.lab import lab, record
 from lbd.lab.plan import INSIDE
 
@@ -59,7 +58,7 @@ def test_bad_input_is_one_line(tmp_path, capsys, words, code, says):
 @pytest.fixture
 def made(tmp_path, monkeypatch):
     """made(NAME): a lab that is up on record, and nothing of it runs."""
-    monkeypatch.setattr(program, "default_runtime_dir", lambda: str(tmp_path / "run"))
+    monkeypatch.setattr(record, "default_runtime_dir", lambda: str(tmp_path / "run"))
     monkeypatch.delenv("LBD_CONFIG", raising=False)
     monkeypatch.delenv(INSIDE, raising=False)
 
@@ -104,7 +103,7 @@ def test_from_inside_a_host_a_lab_is_not_steered(made, monkeypatch, capsys):
 def test_a_lab_is_never_started_where_this_shell_acts_from(made, monkeypatch, capsys, has_one):
     started = []
     monkeypatch.setattr(lab, "up", lambda plan, *_: started.append(plan.root))
-    usual = program.own_place("lab")
+    usual = record.own_place("lab")
     if has_one:
         monkeypatch.setenv("LBD_CONFIG", str(made("here") / "h1/lbd.toml"))
     said = shown(capsys, "up", "--hosts", "1", "--isolate", "none")
