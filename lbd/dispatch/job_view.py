@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lbd.dispatch.core.forecast import Prediction
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Stored, Tally, target_of
 from lbd.dispatch.core.lifecycle import Lifecycle
-from lbd.dispatch.core.malleable.prospects import CALIBRATED, inside, within
+from lbd.dispatch.core.malleable.prospects import likely_s, within
 from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.targets.plan import SURE
 from lbd.dispatch.core.why_waiting import silent_arrays, waiting_reason
@@ -66,10 +66,12 @@ class JobViews:
         registered = self._life.queues.registry.find(JobId(str(job.id)))
         if registered is None or job.predicted_wait_s <= 0 or job.HasField("predicted_low_s"):
             return
-        ahead = self.forecast.ahead_of(registered, clock_s())
-        if ahead and (interval_s := await asyncio.to_thread(within, *ahead)):
-            job.predicted_low_s, job.predicted_high_s = interval_s
-            job.predicted_wait_s = inside(job.predicted_wait_s, interval_s)
+        if (found := self.forecast.ahead_of(registered, clock_s())) is None:
+            return
+        slots, held, ahead_jobs = found
+        if exact := await asyncio.to_thread(within, slots, held):
+            job.predicted_low_s, _, job.predicted_high_s = exact
+            job.predicted_wait_s = likely_s(job.predicted_wait_s, exact, ahead_jobs)
 
     async def of_lines(
         self, lines: Sequence[tuple[JobRow, Tally | None]], *, explained: bool
@@ -133,7 +135,7 @@ class JobViews:
         """By how such predictions came true lately, if enough did."""
         correction, raw_s = self._predictions.correction, reply.predicted_wait_s
         reply.comparable = self._predictions.comparable if not reply.needs else 0
-        is_known = correction.jobs >= CALIBRATED and not reply.needs  # it is of waits for slots
+        is_known = correction.is_known and not reply.needs  # it is of waits for slots
         if reply.HasField("predicted_wait_s") and is_known:
             reply.predicted_wait_s = correction.corrected_s(raw_s)
             low_s, high_s = correction.interval_90_s(raw_s)

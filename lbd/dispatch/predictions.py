@@ -14,25 +14,37 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from math import exp
+from statistics import median
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, LedgerTrouble, Submission, Wanted
 from lbd.dispatch.core.malleable.decision import KnownSpeedup
-from lbd.dispatch.core.malleable.prospects import Answer, answer, inside
+from lbd.dispatch.core.malleable.prospects import Answer, answer
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.restore import queued_job
 from lbd.dispatch.intake import TEXT_MAX, predicted_job
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.text.needs_words import read_needs_text
-from lbd.theory.calibration import Bias, Correction, Judgement, Outcome, is_worthless, judged
+from lbd.theory.calibration import (
+    FEWEST,
+    LATELY,
+    Bias,
+    Correction,
+    Judgement,
+    Outcome,
+    judged,
+    off,
+)  # fmt: skip
 
 LEARN_EVERY_S = 30.0
 LEARN_FROM = 1000  # the last jobs that ended
 JUDGED = 10_000
 WAIT_S_MAX = 1e12
 QUANTILES = (0.5, 0.9)
+OFF_BY_MUCH = 3.0
 BYTES_MAX = 32 << 20  # of the commands of those that are read
 USER_REST, HOST_REST = 3.0, 1.0  # after a question, as many times as it took
 QUICK_S = 0.1  # what takes no longer is no reason to rest
@@ -117,12 +129,11 @@ class Predictions:
         bias = Bias()
         for outcome in outcomes:
             bias.learn(*outcome)
-        self.correction, self.comparable = bias.correction(), bias.jobs
-        self.doubt = ""
-        corrected = judged(outcomes).corrected
-        if corrected is not None and is_worthless(bias.jobs, corrected):
-            how = f"correlation {corrected:.2f}, {bias.jobs} jobs"
-            self.doubt = f"predictions here have not come true ({how})"
+        found = judged(outcomes)
+        helps = found.helps and not found.is_worthless
+        self.correction = bias.correction() if helps else Correction(jobs=bias.jobs)
+        self.comparable = bias.jobs if helps else 0
+        self.doubt = doubt_of(found, outcomes)
         self.errors = [[str(share), off_s] for share, off_s in errors_of(outcomes)]
 
     async def _outcomes(self, limit: int) -> list[Outcome]:
@@ -185,6 +196,17 @@ def outcomes_of(rows: Sequence[JobRow]) -> list[Outcome]:
     return [(predicted_s, max(0.0, actual_s)) for _, predicted_s, actual_s in began]
 
 
+def doubt_of(found: Judgement, outcomes: Sequence[Outcome]) -> str:
+    """What to say beside a prediction; "" if those here have come true well enough."""
+    if found.is_worthless:
+        how = f"correlation {found.corrected:.2f}, {found.jobs} jobs"
+        return f"predictions here have not come true ({how})"
+    lately = [off(*outcome) for outcome in outcomes[-LATELY:]]
+    if found.jobs >= FEWEST and not found.helps and (factor := exp(median(lately))) >= OFF_BY_MUCH:
+        return f"half of the last {len(lately)} predictions were off by a factor of {factor:.0f}"
+    return ""
+
+
 def errors_of(outcomes: Sequence[Outcome]) -> list[tuple[float, float]]:
     """By how many seconds half of the predicted waits were off at most, and nine of ten."""
     off_s = sorted(abs(actual_s - predicted_s) for predicted_s, actual_s in outcomes)
@@ -194,11 +216,9 @@ def errors_of(outcomes: Sequence[Outcome]) -> list[tuple[float, float]]:
 def predict_info(found: Answer, free: int, how: str, known: KnownSpeedup | None) -> pb.PredictInfo:
     reply = pb.PredictInfo(how=how, free=free, picks=found.picks)
     for one in found.prospects:
-        interval_s, begins_in_s = one.interval_90_s or (None, None), one.begins_in_s
-        if begins_in_s is not None:
-            begins_in_s = inside(begins_in_s, one.interval_90_s)
+        interval_s = one.interval_90_s or (None, None)
         reply.choices.add(
-            slots=one.slots, begins_in_s=begins_in_s, runs_s=one.runs_s,
+            slots=one.slots, begins_in_s=one.begins_in_s, runs_s=one.runs_s,
             begins_in_low_s=interval_s[0], begins_in_high_s=interval_s[1],
         )  # fmt: skip
     if reply.choices and reply.choices[0].HasField("begins_in_s"):

@@ -7,11 +7,17 @@ and 1.7 are of natural logarithms: predictions of e^(1.7/0.4) seconds, about a m
 right and longer ones too long, as its text says; of base 10 that would be five hours. Here, too,
 the logarithm is the natural one; `intercept_log10` is the other.
 
+Two things are ours. Beyond the predictions that it was learnt from, the line says nothing: there
+the correction is no greater than at their end. And it is used only where it has lately brought
+predictions nearer to what came true (`judged`): after a thousand short jobs the first long ones
+would be predicted by a line that knows none of their kind.
+
 The coefficient of correlation measures the accuracy that is left. No straight line alters it; it
 changes when each prediction is corrected by what was known when it was made, as `judged` does it.
 """
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
@@ -22,6 +28,7 @@ NARROWEST = 1e-9  # variance of ln predicted, below which no slope is seen
 WORTH_JUDGING, WORTH_HAVING = 50, 0.2  # outcomes; coefficient of correlation, when corrected
 NORMAL_90 = 1.644854
 LONGEST_LOG = 40.0  # of a corrected prediction
+LATELY = 50  # outcomes, over which it is looked whether corrections help
 
 Outcome = tuple[float, float]  # seconds: predicted, actual
 
@@ -34,6 +41,13 @@ class Correction:
     intercept: float = 0.0  # β0, of natural logarithms of seconds
     spread: float = math.inf  # s.d. of ln(actual) about the line; infinite: not known
     jobs: int = 0  # it was learnt from
+    shortest_log: float = -math.inf  # ln of the predictions that it was learnt from
+    longest_log: float = math.inf
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it says anything."""
+        return not math.isinf(self.spread)
 
     @property
     def intercept_log10(self) -> float:
@@ -45,13 +59,21 @@ class Correction:
             return 0.0
         if (self.slope, self.intercept) == (1.0, 0.0):
             return predicted_s
-        return exp(min(self.intercept + self.slope * log_of(predicted_s), LONGEST_LOG))
+        return exp(min(self._corrected(log_of(predicted_s)), LONGEST_LOG))
+
+    def _corrected(self, x: float) -> float:
+        """Of logarithms. Rises with x."""
+        nearest = min(max(x, self.shortest_log), self.longest_log)
+        y = self.intercept + self.slope * nearest
+        if x > nearest:  # made longer there: no longer than that; shorter: by the same factor
+            return max(y, x + min(0.0, y - nearest))
+        return min(y, x + max(0.0, y - nearest)) if x < nearest else y
 
     def interval_90_s(self, predicted_s: float) -> tuple[float, float]:
         """Where nine waits in ten end that were predicted so; from 0 to infinity if not known."""
         if predicted_s <= 0:
             return 0.0, 0.0
-        if math.isinf(self.spread):
+        if not self.is_known:
             return 0.0, math.inf
         factor = exp(min(NORMAL_90 * self.spread, LONGEST_LOG))
         return self.corrected_s(predicted_s) / factor, self.corrected_s(predicted_s) * factor
@@ -68,6 +90,8 @@ class Bias:
     _xx: float = 0.0  # and the sums of squares and products about them
     _xy: float = 0.0
     _yy: float = 0.0
+    _shortest: float = math.inf
+    _longest: float = -math.inf
 
     def learn(self, predicted_s: float, actual_s: float) -> None:
         """An outcome, in seconds; what is not a finite number above or equal to 0 is left out."""
@@ -75,6 +99,7 @@ class Bias:
             return
         x, y = log_of(predicted_s), log_of(actual_s)
         self.jobs += 1
+        self._shortest, self._longest = min(self._shortest, x), max(self._longest, x)
         dx, dy = x - self._predicted, y - self._actual
         self._predicted += dx / self.jobs
         self._actual += dy / self.jobs
@@ -95,7 +120,8 @@ class Bias:
         slope = self._xy / self._xx if self._xx > NARROWEST * self.jobs else 1.0
         left = max(0.0, self._yy - 2 * slope * self._xy + slope**2 * self._xx)
         spread = math.sqrt(left / (self.jobs - 2)) if self.jobs > 2 else math.inf
-        return Correction(slope, self._actual - slope * self._predicted, spread, self.jobs)
+        intercept = self._actual - slope * self._predicted
+        return Correction(slope, intercept, spread, self.jobs, self._shortest, self._longest)
 
     def correction(self) -> Correction:
         """To decide by: none from fewer than `FEWEST`, and none that says that what is predicted
@@ -106,7 +132,7 @@ class Bias:
         if line.slope >= 0:
             return line
         spread = math.sqrt(self._yy / (self.jobs - 1))
-        return Correction(0.0, self._actual, spread, self.jobs)
+        return Correction(0.0, self._actual, spread, self.jobs, self._shortest, self._longest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +145,11 @@ class Judgement:
     corrected: float | None  # and of the corrected ones
     corrected_line: Correction
     covered_90: float | None  # the share of waits inside the interval given beforehand
+    helps: bool  # whether the corrected ones were nearer to what came true, lately
+
+    @property
+    def is_worthless(self) -> bool:
+        return self.corrected is not None and is_worthless(self.jobs, self.corrected)
 
 
 def judged(outcomes: Sequence[Outcome]) -> Judgement:
@@ -126,6 +157,7 @@ def judged(outcomes: Sequence[Outcome]) -> Judgement:
     came true."""
     raw, corrected = Bias(), Bias()
     inside = judged_by_interval = 0
+    gains: deque[float] = deque(maxlen=LATELY)
     for predicted_s, actual_s in outcomes:
         known = raw.correction()
         if not math.isinf(known.spread) and predicted_s > 0:
@@ -133,12 +165,20 @@ def judged(outcomes: Sequence[Outcome]) -> Judgement:
             judged_by_interval += 1
             inside += low_s <= max(actual_s, LEAST_WAIT_S) <= high_s
         if known.jobs >= FEWEST:
-            corrected.learn(known.corrected_s(predicted_s), actual_s)
+            corrected_s = known.corrected_s(predicted_s)
+            corrected.learn(corrected_s, actual_s)
+            gains.append(off(predicted_s, actual_s) - off(corrected_s, actual_s))
         raw.learn(predicted_s, actual_s)
     covered = inside / judged_by_interval if judged_by_interval else None
     return Judgement(
-        raw.jobs, raw.line(), raw.correlation, corrected.correlation, corrected.line(), covered
-    )
+        raw.jobs, raw.line(), raw.correlation, corrected.correlation, corrected.line(), covered,
+        helps=sum(gains) >= 0,
+    )  # fmt: skip
+
+
+def off(predicted_s: float, actual_s: float) -> float:
+    """How far a prediction was from what came true: the factor, as a logarithm."""
+    return abs(log_of(predicted_s) - log_of(actual_s))
 
 
 def is_worthless(jobs: int, corrected: float) -> bool:

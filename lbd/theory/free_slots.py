@@ -148,17 +148,18 @@ def mean_s(needed: int, releases: Releases) -> float:
     checked(needed, releases)
     if needed <= 0:
         return 0.0
-    lifetimes = releases.lifetimes
-    settled = sum(slots for age_s, slots in releases.held if age_s < lifetimes.longest_s)
-    if needed > settled:
+    settled = [
+        (age_s, slots, lives)
+        for age_s, slots in releases.held
+        if (lives := releases.lifetimes.at_age(age_s)) is not None
+    ]
+    if needed > sum(slots for _, slots, _ in settled):
         return math.inf
-    ages_s = [age_s for age_s, _ in releases.held if age_s < lifetimes.longest_s]
     # Corners of the integrand: where a job's end becomes possible, and where it is certain.
-    corners_s = {0.0} | {lifetimes.longest_s - age_s for age_s in ages_s}
-    corners_s |= {lifetimes.shortest_s - age_s for age_s in ages_s if age_s < lifetimes.shortest_s}
-    shift_s = max(
-        lifetimes.shortest_s, min(ages_s)
-    )  # t = e^v - shift: even steps in ln of a lifetime
+    corners_s = {0.0} | {lives.longest_s - age_s for age_s, _, lives in settled}
+    corners_s |= {max(0.0, lives.shortest_s - age_s) for age_s, _, lives in settled}
+    # t = e^v - shift: even steps in ln of a lifetime
+    shift_s = max(releases.lifetimes.shortest_s, min(age_s for age_s, _, _ in settled))
 
     def weight(v: float) -> float:
         t_s = max(0.0, exp(v) - shift_s)

@@ -12,14 +12,17 @@ A where there are two benefactors or more, B otherwise (section 3.3). What A and
 `theory/free_slots.py`, exactly (equations 6 to 8).
 
 The paper's t is a lifetime in equation 5 and the time from now in 9 and 10; here it is from now,
-and a job of age a is asked for a + t. Of a job older than all that have ended the paper says
-nothing: it is taken to last as long again with an even chance, as is observed of long processes.
+and a job of age a is asked for a + t. Where most jobs are short, some long, and none in between,
+one line fits neither: a second goes through the long ones, and tells of jobs that are older than
+the short ones (`fit_in_two`). Of a job older than all that have ended the paper says nothing: it is
+taken to last as long again with an even chance, as is observed of long processes.
 All times are in seconds.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import exp, log
 from operator import itemgetter, mul
 
@@ -28,12 +31,17 @@ SHORTEST_LOG = log(SHORTEST_S)
 NARROWEST = 1e-3  # bounds at least so far apart, relative to their size
 SURE = 0.95  # live: of all the slots held, no more than this; the last ones come back late
 BENEFACTORS = 2  # section 3.3: predictor A from so many on
+OLDER_FEWEST = 5  # long ones, for a line of their own
+OLDER_FACTOR = 2.0  # between short and long ones at least,
+OLDER_SURE = 5.0  # and a gap that one line would leave by chance once in e^5 times
 SOONEST_S = 1e-9  # what is sooner is now,
 LONGEST_S = 1e9  # and what is later, never
 CLOSE = 1e-9  # relative width of the bracket of an answer
 WIDEN = 1.05  # times the guess: the first bracket, then squared until it holds the answer
 
 Held = tuple[float, int]  # the age of a job in seconds, and its slots
+# Of the lifetimes that tell of a job: the slope of 1 - cdf over ln t from its age on, the bounds.
+Tail = tuple[float, float, float]
 SLOTS_HELD = itemgetter(1)
 
 
@@ -47,6 +55,8 @@ class UniformLog:
 
     shortest_s: float
     longest_s: float
+    older: "UniformLog | None" = None  # of the long ones, which tells of jobs from this age on
+    older_from_s: float = math.inf
 
     def __post_init__(self) -> None:
         low, high = self.shortest_s, self.longest_s
@@ -75,31 +85,40 @@ class UniformLog:
             return 0.0
         return log(self.longest_s / life_s) / self.width
 
+    def at_age(self, age_s: float) -> "UniformLog | None":
+        """The lifetimes that tell of a job of this age; None if it is older than all that ended."""
+        if self.older is not None and age_s >= self.older_from_s:
+            return self.older.at_age(age_s)
+        return self if age_s < self.longest_s else None
+
     def goes_on(self, left_s: float, age_s: float) -> float:
         """The chance that a job of this age runs for `left_s` more at least: equation 5."""
-        if age_s >= self.longest_s:
+        lives = self.at_age(age_s)
+        if lives is None:
             return age_s / (age_s + left_s)
-        return self.longer_than(age_s + left_s) / self.longer_than(age_s)
+        return lives.longer_than(age_s + left_s) / lives.longer_than(age_s)
 
     def left_s(self, share: float, age_s: float) -> float:
         """What a job of this age still has to run, in this share of cases at most (from 5).
 
         Infinite at share 1 for a job older than all that have ended.
         """
-        if age_s >= self.longest_s:
+        lives = self.at_age(age_s)
+        if lives is None:
             return age_s * share / (1 - share) if share < 1 else math.inf
-        from_s = max(age_s, self.shortest_s)
-        return from_s * math.expm1(share * log(self.longest_s / from_s)) + (from_s - age_s)
+        from_s = max(age_s, lives.shortest_s)
+        return from_s * math.expm1(share * log(lives.longest_s / from_s)) + (from_s - age_s)
 
     def mean_left_s(self, age_s: float) -> float:
         """What a job of this age still has to run, on average (from 5).
 
         Infinite for a job older than all that have ended.
         """
-        if age_s >= self.longest_s:
+        lives = self.at_age(age_s)
+        if lives is None:
             return math.inf
-        from_s = max(age_s, self.shortest_s)
-        return (self.longest_s - from_s) / log(self.longest_s / from_s) - age_s
+        from_s = max(age_s, lives.shortest_s)
+        return (lives.longest_s - from_s) / log(lives.longest_s / from_s) - age_s
 
 
 def fit(lives_s: Sequence[float]) -> UniformLog:
@@ -119,6 +138,21 @@ def fit(lives_s: Sequence[float]) -> UniformLog:
     return UniformLog(exp(middle - width / 2), exp(middle + width / 2))
 
 
+def fit_in_two(lives_s: Sequence[float]) -> UniformLog:
+    """`fit`, and a line of their own for the long ones, if a wide gap parts these from the rest.
+
+    Raises ValueError if there are fewer than two lifetimes.
+    """
+    found, count = fit(lives_s), len(lives_s)
+    rising = sorted([max(life_s, SHORTEST_S) for life_s in lives_s])
+    by_chance = log(rising[-1] / rising[0]) * (log(count) + OLDER_SURE) / count
+    factor = max(OLDER_FACTOR, exp(by_chance))
+    for at, (below_s, above_s) in enumerate(pairwise(rising[: 1 - OLDER_FEWEST]), 1):
+        if above_s > below_s * factor:
+            return replace(found, older=fit_in_two(rising[at:]), older_from_s=below_s)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Releases:
     """When slots that are held now come back: the predictions for one moment's running jobs.
@@ -130,7 +164,7 @@ class Releases:
     held: tuple[Held, ...]  # largest first, so that benefactors are the first few
     lifetimes: UniformLog
     total: int
-    _slopes: list[float] = field(repr=False, compare=False)  # of 1 - cdf over ln t, once asked for
+    _tails: list[Tail | None] = field(repr=False, compare=False)  # of each job, once asked for
     _medians_s: dict[int, float] = field(repr=False, compare=False)  # by number of benefactors
 
     @classmethod
@@ -142,25 +176,24 @@ class Releases:
         largest_first = tuple(sorted(held, key=SLOTS_HELD, reverse=True))
         return cls(largest_first, lifetimes, sum(map(SLOTS_HELD, held)), [], {})
 
-    def slopes(self) -> list[float]:
-        """Those of 1 - cdf over ln t; 0 for a job older than all that have ended."""
-        if len(self._slopes) < len(self.held):
-            long_s, short_s = self.lifetimes.longest_s, self.lifetimes.shortest_s
-            self._slopes[:] = [
-                0.0 if age_s >= long_s else 1.0 / log(long_s / max(age_s, short_s))
-                for age_s, _ in self.held
+    def tails(self) -> list[Tail | None]:
+        """Of each job; None of one older than all that have ended."""
+        if len(self._tails) < len(self.held):
+            self._tails[:] = [
+                tail_of(self.lifetimes.at_age(age_s), age_s) for age_s, _ in self.held
             ]
-        return self._slopes
+        return self._tails
 
     def go_on(self, t_s: float, first: int | None = None) -> list[float]:
         """Each job's chance to run at `t_s` from now (equation 5), or that of the first few."""
-        long_s, short_s = self.lifetimes.longest_s, self.lifetimes.shortest_s
         chances = []
-        for (age_s, _), slope in zip(self.held[:first], self.slopes(), strict=False):
+        for (age_s, _), tail in zip(self.held[:first], self.tails(), strict=False):
             life_s = age_s + t_s
-            if slope == 0.0:
+            if tail is None:
                 chances.append(age_s / life_s)
-            elif life_s <= short_s:
+                continue
+            slope, short_s, long_s = tail
+            if life_s <= short_s:
                 chances.append(1.0)
             elif life_s >= long_s:
                 chances.append(0.0)
@@ -171,8 +204,8 @@ class Releases:
     def latest_s(self) -> float:
         """From now until all have ended for certain; infinite with one older than all."""
         ends_s = (
-            self.lifetimes.longest_s - age_s if slope else math.inf
-            for (age_s, _), slope in zip(self.held, self.slopes(), strict=True)
+            math.inf if tail is None else tail[2] - age_s
+            for (age_s, _), tail in zip(self.held, self.tails(), strict=True)
         )  # fmt: skip
         return max(ends_s, default=0.0)
 
@@ -238,6 +271,13 @@ class Releases:
         if needed > 0 and self.benefactors(needed) >= BENEFACTORS:
             return self.median_s(needed) or 0.0
         return self.mean_s(needed, guess_s, close)
+
+
+def tail_of(lives: UniformLog | None, age_s: float) -> Tail | None:
+    if lives is None:
+        return None
+    slope = 1.0 / log(lives.longest_s / max(age_s, lives.shortest_s))
+    return slope, lives.shortest_s, lives.longest_s
 
 
 def wait_s(needed: int, held: Sequence[Held], lifetimes: UniformLog) -> float:

@@ -167,7 +167,10 @@ def trust_of(reply: Json) -> str:
     count = int(number_in(reply, "comparable"))
     if count >= COMPARABLE:
         return f"corrected by how the predictions for {count} jobs turned out"
-    return f"a guess: {ended_jobs(count)} had a prediction; {COMPARABLE} are needed to correct it"
+    return (
+        f"a guess, not corrected: that takes {COMPARABLE} ended jobs that had a prediction, and"
+        " corrections that have helped lately"
+    )
 
 
 def ended_jobs(count: int) -> str:

@@ -33,7 +33,7 @@ from lbd.dispatch.core.registry import Registered
 from lbd.dispatch.core.servers import Server
 from lbd.model import NO_NEEDS, JobId, Needs
 from lbd.theory.calibration import Correction
-from lbd.theory.queue_time import Releases, UniformLog, fit, wait_s
+from lbd.theory.queue_time import Releases, UniformLog, fit_in_two, wait_s
 
 ARRIVALS_S = 0.5  # for which submissions are predicted by one look at the hosts
 CUTOFFS_KNOWN = 100
@@ -156,9 +156,9 @@ class Forecast:
         ahead = self.places.taken_ahead(registered.id) if place.jobs else {}
         return self._predict(registered.line, place, kind, ahead, now_s)
 
-    def ahead_of(self, registered: Registered, now_s: float) -> tuple[int, Releases] | None:
-        """The slots that must come back before it begins, and the jobs that hold them; None where
-        too little is known for an interval."""
+    def ahead_of(self, registered: Registered, now_s: float) -> tuple[int, Releases, int] | None:
+        """The slots that must come back before it begins, the jobs that hold them, and how many
+        jobs go before it; None where too little is known for an interval."""
         known = self.queues.slot_times.lifetimes()
         place = self.places.of(registered, now_s)
         if registered.line is None or place is None or known is None:
@@ -168,13 +168,14 @@ class Forecast:
         if (kind.needs and place.jobs) or not self._has_intervals(needs):
             return None
         if needs is not None and not needs.is_there:
-            return releases_of(needs, self._known_of(registered.line))
+            back = releases_of(needs, self._known_of(registered.line))
+            return (*back, 0) if back else None
         outlook = self._outlook(registered.line, now_s)
         first = outlook.first if place.jobs and outlook.first else kind.slots
         missing, held = outlook.missing(first)
         if place.jobs:
             missing, held = max(0, first - outlook.free) + place.slots, outlook.held
-        return missing, Releases.of(held, known[0])
+        return missing, Releases.of(held, known[0]), place.jobs
 
     def of_another(self, slots: int, now_s: float, needs: Needs = NO_NEEDS) -> Prediction:
         """Predicts the wait of a job of so many slots that arrives now."""
@@ -364,7 +365,7 @@ class Forecast:
         known = self._sizes.get(cutoff_s)
         if known is None or known[0] != ended.count:
             lives_s = [min(life_s, cutoff_s or life_s) for life_s in ended.recent_s]
-            known = ended.count, fit(lives_s), sum(lives_s) / len(lives_s)
+            known = ended.count, fit_in_two(lives_s), sum(lives_s) / len(lives_s)
             if len(self._sizes) >= CUTOFFS_KNOWN:
                 self._sizes.clear()
             self._sizes[cutoff_s] = known

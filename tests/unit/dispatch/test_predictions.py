@@ -83,6 +83,21 @@ async def test_forecasts_that_never_come_true_say_so(ledger):
     assert not predictions.doubt
 
 
+async def test_a_correction_is_used_while_it_makes_predictions_better(ledger):
+    """Sixty short waits took thirty times as long as predicted; then long ones come true."""
+    predictions = Predictions(table().queues, ledger, by_uid=False)
+    short = [(1.0 + n % 3, 30.0 * (1 + n % 3) + n % 5) for n in range(60)]
+    predictions.learn_from(short)
+    assert predictions.correction.is_known
+    assert predictions.comparable == 60
+    predictions.learn_from([*short, *[(200.0 + n, 200.0 + n) for n in range(60)]])
+    assert not predictions.correction.is_known
+    assert predictions.comparable == 0
+    assert not predictions.doubt, "as they were made they come true"
+    predictions.learn_from([*short, *[(200.0 + n, 20.0 + n / 10) for n in range(60)]])
+    assert predictions.doubt == "half of the last 50 predictions were off by a factor of 10"
+
+
 async def test_no_outcome_of_what_began_twice_or_was_not_predicted(ledger):
     await ran(ledger, 5.0, 7.0)
     (row,) = await ledger.find(Wanted(ended_only=True))

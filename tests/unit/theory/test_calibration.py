@@ -102,7 +102,7 @@ def test_predictions_that_never_differ_are_shifted():
 def test_longer_predicted_is_never_made_shorter():
     bias = learnt([(exp(i), exp(10 - i)) for i in range(1, 10)] * 4)
     assert bias.line().slope == pytest.approx(-1.0)
-    assert bias.correction().corrected_s(10.0) == bias.correction().corrected_s(1e5) > 0
+    assert bias.correction().corrected_s(10.0) == bias.correction().corrected_s(8000.0) > 0
     assert bias.correction().spread == pytest.approx(stdev([10.0 - i for i in range(1, 10)] * 4))
 
 
@@ -130,3 +130,24 @@ def test_both_ends_of_an_interval_are_in_it(end, inside):
     if not inside:
         actual_s *= 1.001 if end else 0.999
     assert judged([*outcomes, (300.0, actual_s)]).covered_90 == float(inside)
+
+
+def test_what_lies_beyond_all_that_was_learnt_from_is_corrected_no_more_than_its_end():
+    """Waits of a second were predicted, and came true or took half a minute: a steep line."""
+    steep = learnt([(1.0 + n / 100, (1.0 + n / 100) ** 9) for n in range(40)]).correction()
+    assert steep.slope == pytest.approx(9.0)
+    assert steep.corrected_s(1.39) == pytest.approx(1.39**9)
+    assert steep.corrected_s(10.0) == pytest.approx(1.39**9)
+    assert steep.corrected_s(3600.0) == pytest.approx(3600.0)
+    flat = learnt(biased(500, noise=0.1)).correction()  # long ones are made shorter
+    end_s = exp(flat.longest_log)
+    factor = flat.corrected_s(end_s) / end_s
+    assert flat.corrected_s(100 * end_s) / (100 * end_s) == pytest.approx(factor)
+
+
+def test_a_correction_that_has_lately_made_predictions_worse_does_not_help():
+    """After many short jobs the first long ones: their waits come true as predicted."""
+    short = [(1.0 + n % 3, 30.0 + n % 5) for n in range(60)]
+    assert judged(short).helps
+    assert not judged([*short, *[(200.0 + n, 200.0 + n) for n in range(60)]]).helps
+    assert judged(biased(300)).helps

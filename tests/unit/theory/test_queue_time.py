@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.theory.queue_time import Releases, UniformLog, fit, wait_s
+from lbd.theory.queue_time import OLDER_FEWEST, Releases, UniformLog, fit, fit_in_two, wait_s
 
 LIVES = UniformLog(4.0, 400.0)
 
@@ -244,3 +244,33 @@ def test_the_mean_lifetime_is_that_of_all_shares_of_them(shortest_s, longest_s):
     lifetimes = UniformLog(shortest_s, longest_s)
     seen_s = mean(lifetimes.quantile_s((n + 0.5) / 10_000) for n in range(10_000))
     assert isclose(lifetimes.mean_s, seen_s, rel_tol=1e-4)
+
+
+def test_a_few_long_jobs_among_many_short_ones_have_a_line_of_their_own():
+    """One line through all of them ends at 31 s, and knows of no job that takes 40 s."""
+    short_s = [0.01 + n / 1000 for n in range(8)] + [0.5 + n / 1000 for n in range(200)]
+    lives = fit_in_two([*short_s, *[40.0 + n / 10 for n in range(16)]])
+    left_s = [lives.left_s(0.5, age_s) for age_s in (1.0, 10.0, 20.0, 30.0, 39.0)]
+    assert left_s == pytest.approx([39.7, 30.7, 20.7, 10.7, 1.7], abs=0.2)
+    waits_s = [wait_s(4, [(age_s, 1)] * 16, lives) for age_s in (5.0, 20.0, 38.0)]
+    assert waits_s == pytest.approx([35.2, 20.2, 2.2], abs=0.3)
+    assert lives.goes_on(10.0, 100.0) == pytest.approx(100 / 110), "older than all"
+
+
+@pytest.mark.parametrize(
+    "lives_s",
+    [
+        [1.0, 1.1, 1.2, 1.3] * 50 + [1000.0] * (OLDER_FEWEST - 1),
+        [exp(n / 10) for n in range(100)],
+        [10.0, 10.0, 10.01] * 20,
+        [0.0, 0.0, 1e-4] * 20,
+    ],
+)
+def test_too_few_or_without_a_gap_they_have_none(lives_s):
+    assert fit_in_two(lives_s).older is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lifetimes_as_the_paper_has_them_are_one_line(seed):
+    rng = Random(seed)
+    assert fit_in_two([drawn(rng) for _ in range(30)]).older is None

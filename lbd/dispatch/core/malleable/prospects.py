@@ -4,10 +4,10 @@ If nobody waits before it, a number of slots is there when the jobs that run on 
 have given back so many (`theory/queue_time.py`). Else it begins as `forecast.py` says for the
 fewest, and for each slot more a mean lifetime later on all slots of the line.
 
-From `CALIBRATED` jobs on whose prediction came true or not, predictions are shown corrected, with
-the interval within which nine in ten began. Below that the interval is the model's own: 5 to 95 %
-of what may still be left of the jobs that run. From fewer than `CALIBRATED` that have ended nobody
-knows how long one in twenty takes, and there is none.
+From `CALIBRATED` jobs on whose prediction came true or not, predictions are shown corrected where
+that helps (`theory/calibration.py`), with the interval within which nine in ten began. Else the
+interval is the model's own: 5 to 95 % of what may still be left of the jobs that run. From fewer
+than `CALIBRATED` that have ended nobody knows how long one in twenty takes, and there is none.
 
 A decision may take many milliseconds where thousands of slots are held: take a `Situation` where
 the queue is, and ask it in a thread.
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from lbd.dispatch.core.malleable.decision import FreeSlots, KnownSpeedup
 from lbd.theory.allocation import PAPER, Malleable
 from lbd.theory.calibration import FEWEST, Correction
-from lbd.theory.free_slots import interval_90_s
+from lbd.theory.free_slots import interval_90_s, quantile_s
 from lbd.theory.queue_time import Releases
 
 CALIBRATED = FEWEST
@@ -28,6 +28,7 @@ ROWS = 64  # of more numbers of slots these are shown, evenly spaced
 PICKED = ("FREE", "AVG", "PRED", "BIAS", "HEUR")
 ALIKE_S = 1e-6  # one begins when the other does
 Interval = tuple[float, float]
+Spread = tuple[float, float, float]  # the interval, and between its ends the median
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Situation:
 class Prospect:
     slots: int
     raw_s: float | None  # as predicted; None: nothing is known
-    begins_in_s: float | None  # corrected, if that has been learnt
+    begins_in_s: float | None  # corrected, if that has been learnt; else the median, if known
     interval_90_s: Interval | None
     runs_s: float | None  # None: its work is not known
 
@@ -96,10 +97,14 @@ def prospect(now: Situation, least: int, slots: int, known: KnownSpeedup | None)
     runs_s = known.speedup.run_s(known.work_s, slots) if known is not None else None
     if raw_s is None:
         return Prospect(slots, None, None, None, runs_s)
-    if now.correction.jobs >= CALIBRATED:
+    if now.correction.is_known:
         corrected_s = now.correction.corrected_s(raw_s)
         return Prospect(slots, raw_s, corrected_s, now.correction.interval_90_s(raw_s), runs_s)
-    return Prospect(slots, raw_s, raw_s, modelled(now, least, slots, raw_s, room), runs_s)
+    exact = modelled(now, least, slots, raw_s, room)
+    if exact is None:
+        return Prospect(slots, raw_s, raw_s, None, runs_s)
+    begin_s = likely_s(raw_s, exact, now.ahead_jobs)
+    return Prospect(slots, raw_s, begin_s, (exact[0], exact[2]), runs_s)
 
 
 def begins(now: Situation, least: int, slots: int) -> tuple[float | None, FreeSlots | None]:
@@ -119,29 +124,37 @@ def begins(now: Situation, least: int, slots: int) -> tuple[float | None, FreeSl
 
 def modelled(
     now: Situation, least: int, slots: int, raw_s: float, room: FreeSlots | None
-) -> Interval | None:
+) -> Spread | None:
+    """Exactly, where the paper's predictors are quick: B names the latest end for the last slot."""
     if raw_s <= 0:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     if not now.has_intervals:
         return None
     if room is not None:
-        return interval_90_s(slots - room.free, room.releases)
+        return spread(slots - room.free, room.releases)
     return within(now.ahead_slots + slots - least, now.all_held)
 
 
-def within(needed: int, held: Releases | None) -> Interval | None:
-    """From when to when so many slots come back; more than are held do so in several turns."""
+def spread(needed: int, releases: Releases) -> Spread:
+    low_s, high_s = interval_90_s(needed, releases)
+    return low_s, quantile_s(needed, releases), high_s
+
+
+def within(needed: int, held: Releases | None) -> Spread | None:
+    """When so many slots come back; more than are held do so in several turns."""
     if held is None or not held.total:
         return None
     needed = max(1, needed)
-    low_s, high_s = interval_90_s(min(needed, held.total), held)
+    low_s, median_s, high_s = spread(min(needed, held.total), held)
     beyond = max(1.0, needed / held.total)
-    return low_s * beyond, high_s * beyond
+    return low_s * beyond, median_s * beyond, high_s * beyond
 
 
-def inside(wait_s: float, interval_s: Interval | None) -> float:
-    """As it is shown beside its interval, which knows more: the whole distribution."""
-    return wait_s if interval_s is None else min(max(wait_s, interval_s[0]), interval_s[1])
+def likely_s(wait_s: float, exact: Spread, ahead_jobs: int) -> float:
+    """What is shown beside that interval: the median if it is next. Behind others the mean
+    lifetimes of these count, as in `wait_s`; but the interval knows more."""
+    low_s, median_s, high_s = exact
+    return min(max(wait_s, low_s), high_s) if ahead_jobs else median_s
 
 
 def picks(rows: Sequence[Prospect], least: int, most: int, known: KnownSpeedup) -> dict[str, int]:

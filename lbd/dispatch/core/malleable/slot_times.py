@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from lbd.model import Needs
-from lbd.theory.queue_time import UniformLog, fit
+from lbd.theory.queue_time import OLDER_FEWEST, UniformLog, fit_in_two
 
 KEPT = 1000
 FEWEST = 5  # ended jobs, to say anything
@@ -24,18 +24,22 @@ class SlotTimes:
     recent_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     count: int = 0
     _fit: tuple[int, UniformLog, float] | None = None  # of how many, and their mean
+    _unforeseen: int = 0  # that lived longer than that fit says
 
     def ended(self, life_s: float) -> None:
         self.recent_s.append(life_s)
         self.count += 1
+        self._unforeseen += self._fit is not None and self._fit[1].at_age(life_s) is None
 
     def lifetimes(self) -> tuple[UniformLog, float] | None:
         """Returns their distribution and mean, as of lately; None of too few."""
         recent_s = self.recent_s
         if len(recent_s) < FEWEST:
             return None
-        if self._fit is None or self.count - self._fit[0] > len(recent_s) // REFITTED:
-            self._fit = self.count, fit(recent_s), sum(recent_s) / len(recent_s)
+        is_old = self._fit is None or self.count - self._fit[0] > len(recent_s) // REFITTED
+        if self._fit is None or is_old or self._unforeseen >= OLDER_FEWEST:
+            self._fit = self.count, fit_in_two(recent_s), sum(recent_s) / len(recent_s)
+            self._unforeseen = 0
         return self._fit[1], self._fit[2]
 
 

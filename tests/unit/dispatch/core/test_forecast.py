@@ -50,10 +50,10 @@ def test_what_is_ahead_of_a_job_is_as_for_one_that_comes_behind_it():
     for name in "bcde":
         table.arrive(name, slots=2)
         # d waits for two slots, one of which is free, and for those of b and c
-    ahead, held = forecast.ahead_of(table.queues.registry[JobId("d")], table.now_s)
+    ahead, held, _ = forecast.ahead_of(table.queues.registry[JobId("d")], table.now_s)
     assert (ahead, held.total) == (1 + 4, 1)
     table.arrive("small")
-    ahead, _ = forecast.ahead_of(table.queues.registry[JobId("small")], table.now_s)
+    ahead, _, _ = forecast.ahead_of(table.queues.registry[JobId("small")], table.now_s)
     assert ahead == 1 + 8  # the head needs two
     assert forecast.ahead_of(table.queues.registry[JobId("a")], table.now_s) is None
     table = Table()
@@ -104,7 +104,7 @@ def test_slots_on_several_hosts_are_none_for_a_job_that_needs_them_on_one():
     for found in (predicted(table, forecast, "wide"), forecast.of_another(2, 8.0)):
         assert found.how.startswith("from 20 ended jobs, ")
     assert predicted(table, forecast, "wide").wait_s == pytest.approx(2.0, rel=0.05)
-    missing, held = forecast.ahead_of(table.queues.registry[JobId("wide")], 8.0)
+    missing, held, _ = forecast.ahead_of(table.queues.registry[JobId("wide")], 8.0)
     assert (missing, held.total) == (1, 1)
 
 
@@ -305,5 +305,5 @@ def test_all_questions_about_one_that_comes_now_have_one_answer(seed):
     forecast.forget()
     if now.ahead_jobs:  # else it begins as soon as it has its slots
         assert forecast.of(registered, now_s).wait_s == pytest.approx(asked)
-        ahead, held = forecast.ahead_of(registered, now_s)
+        ahead, held, _ = forecast.ahead_of(registered, now_s)
         assert (ahead, held.total) == (now.ahead_slots, now.all_held.total)

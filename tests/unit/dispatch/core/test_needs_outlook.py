@@ -187,7 +187,7 @@ def test_the_table_of_predict_has_it_with_an_interval():
     assert answer(plain, 1, 1, None).prospects[0].begins_in_s == 0.0
     table.arrive("c", needs=GPU)
     forecast.forget()
-    ahead, held = forecast.ahead_of(table.queues.registry[JobId("c")], 4.0)
+    ahead, held, _ = forecast.ahead_of(table.queues.registry[JobId("c")], 4.0)
     assert (ahead, held.total) == (1, 2)
 
 

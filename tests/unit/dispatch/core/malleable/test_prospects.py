@@ -14,13 +14,13 @@ from lbd.dispatch.core.malleable.prospects import (
     Situation,
     answer,
     begins,
-    inside,
+    likely_s,
     shown,
     within,
 )
 from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
 from lbd.theory.calibration import Correction
-from lbd.theory.free_slots import interval_90_s
+from lbd.theory.free_slots import interval_90_s, quantile_s
 from lbd.theory.queue_time import Releases, UniformLog
 from lbd.theory.speedup import Speedup
 from tests.unit.dispatch.core.malleable.test_heads import LONG_LIVES_S, SHORT_LIVES_S, Table
@@ -47,7 +47,8 @@ def test_each_number_of_slots_has_its_line():
     assert [one.slots for one in found.prospects] == list(range(1, 9))
     assert [one.begins_in_s for one in found.prospects[:2]] == [0.0, 0.0]
     later = found.prospects[7]
-    assert later.begins_in_s == pytest.approx(now.rooms[0].releases.combined_s(6))
+    assert later.raw_s == pytest.approx(now.rooms[0].releases.combined_s(6))
+    assert later.begins_in_s == quantile_s(6, now.rooms[0].releases)
     assert later.interval_90_s == interval_90_s(6, now.rooms[0].releases)
     assert (later.runs_s, later.ends_in_s) == (100.0, later.begins_in_s + 100.0)
 
@@ -57,15 +58,28 @@ def test_from_few_jobs_there_is_no_interval():
     for now in (situation(room(2, (5.0, 6))), situation(room(2, (5.0, 6)), ahead=1, base_s=5.0)):
         few = replace(now, has_intervals=False)
         (known,), (guess,) = (answer(one, 4, 4, LINEAR).prospects for one in (now, few))
-        assert (guess.begins_in_s, guess.interval_90_s) == (known.begins_in_s, None)
+        assert (guess.begins_in_s, guess.interval_90_s) == (known.raw_s, None)
         assert known.interval_90_s is not None
 
 
-def test_what_is_shown_lies_in_its_interval():
-    assert inside(0.012, (0.083, 29.0)) == 0.083
-    assert inside(40.0, (0.083, 29.0)) == 29.0
-    assert inside(1.0, (0.083, 29.0)) == 1.0
-    assert inside(40.0, None) == 40.0
+@pytest.mark.parametrize(
+    ("raw_s", "ahead_jobs", "shown_s"),
+    [(0.012, 3, 0.083), (40.0, 3, 29.0), (1.0, 3, 1.0), (1.0, 0, 7.0), (40.0, 0, 7.0)],
+)
+def test_what_is_shown_lies_in_its_interval_and_of_the_next_it_is_the_median(
+    raw_s, ahead_jobs, shown_s
+):
+    assert likely_s(raw_s, (0.083, 7.0, 29.0), ahead_jobs) == shown_s
+
+
+def test_the_last_slots_of_a_host_are_not_said_to_come_at_the_latest_end_there_is():
+    """Predictor B would: of four jobs, all of them older than all that have ended, 19 times their
+    age, which only rises while one waits."""
+    now = situation(room(0, *[(2000.0, 1)] * 4))
+    (found,) = answer(now, 4, 4, None).prospects
+    low_s, high_s = found.interval_90_s
+    assert low_s < found.begins_in_s < high_s / 3
+    assert found.begins_in_s == pytest.approx(2000 * 5.3, rel=0.05)
 
 
 def test_what_no_host_has_is_no_choice():
@@ -217,7 +231,8 @@ def test_more_slots_than_are_held_come_back_in_as_many_turns():
     held = Releases.of([(5.0, 3), (50.0, 1)], LIVES)
     for needed, of, turns in ((0, 1, 1.0), (2, 2, 1.0), (4, 4, 1.0), (6, 4, 1.5), (8, 4, 2.0)):
         low_s, high_s = interval_90_s(of, held)
-        assert within(needed, held) == pytest.approx((low_s * turns, high_s * turns))
+        exact = low_s * turns, quantile_s(of, held) * turns, high_s * turns
+        assert within(needed, held) == pytest.approx(exact)
     assert within(1, None) is None
     assert within(1, Releases.of([], LIVES)) is None
 

@@ -1,0 +1,25 @@
+"""How long ended jobs held their slots."""
+
+import pytest
+
+from lbd.dispatch.core.malleable.slot_times import SlotTimes
+from lbd.theory.queue_time import OLDER_FEWEST
+
+
+def test_the_first_long_jobs_after_many_short_ones_are_known_at_once():
+    """A stranger's sixteen of 40 s after two hundred of half a second were predicted to take
+    minutes more, the longer they had run: the lifetimes were those of the short ones still."""
+    times = SlotTimes()
+    for n in range(200):
+        times.ended(0.5 + n / 1000)
+    before, _ = times.lifetimes()
+    for n in range(OLDER_FEWEST):
+        times.ended(40.0 + n / 10)
+    lives, mean_s = times.lifetimes()
+    assert before.left_s(0.5, 30.0) == pytest.approx(30.0), "older than all"
+    assert lives.left_s(0.5, 30.0) == pytest.approx(10.0, abs=0.5)
+    assert mean_s == pytest.approx(
+        (200 * 0.6 + OLDER_FEWEST * 40.2) / (200 + OLDER_FEWEST), rel=0.01
+    )
+    times.ended(41.0)
+    assert times.lifetimes()[0] is lives, "until some more have ended"
