@@ -94,7 +94,7 @@ async def test_a_correction_is_used_while_it_makes_predictions_better(ledger):
     assert not predictions.correction.is_known
     assert predictions.comparable == 0
     assert not predictions.doubt, "as they were made they come true"
-    predictions.learn_from([*short, *[(200.0 + n, 20.0 + n / 10) for n in range(60)]])
+    predictions.learn_from([*short, *[(200.0 + n, (20.0, 2000.0)[n % 2]) for n in range(60)]])
     assert predictions.doubt == "half of the last 50 predictions were off by a factor of 10"
 
 
