@@ -39,6 +39,7 @@ from lbd.keeper.protocol import (
     END_TREE,
     EXITED,
     HELLO,
+    HOLDERS,
     KIND,
     LIMITS,
     NUMBER,
@@ -242,6 +243,8 @@ class Keeper:
             self._beginnings.spares.drop()  # which would follow the old ones
         elif tag == PORTS:
             self._ports.become(dict(frames.fields(body))[PLACES].decode())
+        elif tag == HOLDERS:
+            self._beginnings.holders.obey(body, self._gate.lbm_uid)
         elif tag == QUIT:
             self._asked_to_quit()
         elif tag == holding.LEAVE and self._lbm is not None:
@@ -316,13 +319,13 @@ class Keeper:
                 continue
             over = self.forget(name)
             status, usage = job.ended
+            times = (USER_US, int(usage.ru_utime * 1e6)), (SYSTEM_US, int(usage.ru_stime * 1e6))
             out_of_memory = status != 0 and self._containment.ceilings.was_over(job.group)
             self.report(
                 EXITED,
                 (JOB, name),
                 (NUMBER, status),
-                (USER_US, int(usage.ru_utime * 1e6)),
-                (SYSTEM_US, int(usage.ru_stime * 1e6)),
+                *times,
                 (RSS_KIB, usage.ru_maxrss),
                 (OUT_OF_MEMORY, int(out_of_memory)),
                 (OVER, over or (KEEPER if self.quitting else "")),
