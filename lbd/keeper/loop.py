@@ -367,10 +367,10 @@ def main(argv: list[str]) -> None:
     descriptor, runtime_dir, cgroup, orphan_s, grace_s, silent_s, allowed, places = argv
     listener = socket.socket(fileno=int(descriptor))
     listener.set_inheritable(False)
-    containment = Containment(runtime_dir, cgroup == "auto")
+    gate = Gate(allowed)
+    containment = Containment(runtime_dir, cgroup == "auto", gate.lbm_gid)
     containment.clear_leftovers()
     raise_descriptor_limit()
-    gate = Gate(allowed)
     ports = KeptPorts(places, gate.lbm_uid)
     ServiceManager(dict(os.environ)).ready("takes orders")  # the keeper's own feeds its watchdog
     gc.collect()
