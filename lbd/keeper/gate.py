@@ -74,6 +74,14 @@ class Gate:
         self.lbm_uid = int(lbm_uid)
         self._known: TimedCache[tuple[int, ...], str] = TimedCache(KNOWN_S)
 
+    @property
+    def lbm_gid(self) -> int:
+        """-1: it has no account."""
+        try:
+            return pwd.getpwuid(self.lbm_uid).pw_gid
+        except KeyError:
+            return -1
+
     def takes_orders_of(self, uid: int) -> bool:
         return uid in self._lbm_uids
 

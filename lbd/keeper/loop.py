@@ -39,6 +39,7 @@ from lbd.keeper.protocol import (
     END_TREE,
     EXITED,
     HELLO,
+    HOLDERS,
     KIND,
     LIMITS,
     NUMBER,
@@ -242,6 +243,8 @@ class Keeper:
             self._beginnings.spares.drop()  # which would follow the old ones
         elif tag == PORTS:
             self._ports.become(dict(frames.fields(body))[PLACES].decode())
+        elif tag == HOLDERS:
+            self._beginnings.holders.obey(body, self._gate.lbm_uid)
         elif tag == QUIT:
             self._asked_to_quit()
         elif tag == holding.LEAVE and self._lbm is not None:
@@ -316,13 +319,13 @@ class Keeper:
                 continue
             over = self.forget(name)
             status, usage = job.ended
+            times = (USER_US, int(usage.ru_utime * 1e6)), (SYSTEM_US, int(usage.ru_stime * 1e6))
             out_of_memory = status != 0 and self._containment.ceilings.was_over(job.group)
             self.report(
                 EXITED,
                 (JOB, name),
                 (NUMBER, status),
-                (USER_US, int(usage.ru_utime * 1e6)),
-                (SYSTEM_US, int(usage.ru_stime * 1e6)),
+                *times,
                 (RSS_KIB, usage.ru_maxrss),
                 (OUT_OF_MEMORY, int(out_of_memory)),
                 (OVER, over or (KEEPER if self.quitting else "")),
@@ -364,10 +367,10 @@ def main(argv: list[str]) -> None:
     descriptor, runtime_dir, cgroup, orphan_s, grace_s, silent_s, allowed, places = argv
     listener = socket.socket(fileno=int(descriptor))
     listener.set_inheritable(False)
-    containment = Containment(runtime_dir, cgroup == "auto")
+    gate = Gate(allowed)
+    containment = Containment(runtime_dir, cgroup == "auto", gate.lbm_gid)
     containment.clear_leftovers()
     raise_descriptor_limit()
-    gate = Gate(allowed)
     ports = KeptPorts(places, gate.lbm_uid)
     ServiceManager(dict(os.environ)).ready("takes orders")  # the keeper's own feeds its watchdog
     gc.collect()

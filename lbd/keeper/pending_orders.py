@@ -18,6 +18,7 @@ from lbd.keeper.child import Parent, Spare
 from lbd.keeper.gate import Gate
 from lbd.keeper.job import Running
 from lbd.keeper.limits.time_limits import KEEPER
+from lbd.keeper.output_holders import OutputHolders
 from lbd.keeper.preforked import Spares
 from lbd.keeper.protocol import (
     ANSWER,
@@ -60,12 +61,13 @@ class Beginnings:
         self._parent, self._containment = parent, parent.containment
         self.spares = Spares(parent, program)
         self.looks = UserLooks(parent, gate)
+        self.holders = OutputHolders()
         self._starting: dict[int, tuple[str, Spare]] = {}
 
     @property
     def pids(self) -> set[int]:
         """Children that are no jobs."""
-        return self.spares.pids | self.looks.pids
+        return self.spares.pids | self.looks.pids | self.holders.pids
 
     @property
     def leaders(self) -> set[int]:

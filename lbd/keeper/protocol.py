@@ -13,6 +13,7 @@ READ = b"R"  # JOB, WANTED: does one of it wait to read one of these? Comes back
 TREAT = b"W"  # JOB, NUMBER: one of suspension.py
 TOTALS = b"C"  # what all jobs may use together: limits/ceilings.py
 PORTS = b"P"  # PLACES: ports of the daemons to keep, as kept_ports.py packs them
+HOLDERS = b"H"  # UID, PATHS: end that user's processes which have one of these files open
 QUIT = b"Q"  # end every job, then this process
 # keeper -> LBM
 HAS = b"J"  # JOB, BELONGINGS: it has this job, from an LBM before; all of them before HELLO
@@ -25,6 +26,7 @@ EXITED = b"X"  # JOB, NUMBER (wait status), USER_US, SYSTEM_US, RSS_KIB, OUT_OF_
 
 PID, UID, GROUP = b"p", b"u", b"g"
 PLACES = b"l"
+PATHS = b"h"  # with NULs between them
 KIND, LIMITS = b"k", b"m"
 PHASE, WANTED, NUMBER, ANSWER = b"s", b"w", b"n", b"a"
 USER_US, SYSTEM_US = b"U", b"Y"

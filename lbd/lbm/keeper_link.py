@@ -8,7 +8,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -402,3 +402,9 @@ async def _send_descriptors(sock: socket.socket, data: memoryview, descriptors: 
 def _settle(future: "asyncio.Future[Value]", value: Value) -> None:
     if not future.done():
         future.set_result(value)
+
+
+async def end_holders(link: KeeperLink, uid: int, paths: Sequence[str]) -> None:
+    """That user's processes which have one of these files open, if the keeper knows the order."""
+    said = (keeper.UID, b"%d" % uid), (keeper.PATHS, os.fsencode("\0".join(paths)))
+    await link.say(frames.pack(keeper.HOLDERS, frames.pack_fields(said)))

@@ -5,6 +5,7 @@ container the mount's root is often our own cgroup, or the path lies outside of 
 mount point itself is all we can see.
 """
 
+import contextlib
 import math
 import os
 from dataclasses import dataclass
@@ -143,11 +144,16 @@ def cpu_used_s(directory: Path) -> float | None:
 
 
 def members(directory: Path) -> list[int]:
-    """Every process in a cgroup and in those below it. Empty once it is gone.
+    """Every process in a cgroup and in those below it, as far as we may look for these. Empty once
+    it is gone.
 
     Those outside our PID namespace stand there as 0, which to kill() is our own process group.
     """
     found: list[int] = []
-    for parent, _, _ in os.walk(directory):
-        found.extend(int(pid) for pid in read(Path(parent) / "cgroup.procs").split())
+    left = [directory]
+    while left:
+        group = left.pop()
+        found.extend(int(pid) for pid in read(group / "cgroup.procs").split())
+        with contextlib.suppress(OSError):
+            left += [Path(entry) for entry in os.scandir(group) if entry.is_dir()]
     return [pid for pid in found if pid > 0]

@@ -18,13 +18,14 @@ RUNTIME, STATE = "host.runtime_dir", "host.state_dir"
 
 
 def make_own(path: Path, key: str, owners: Collection[int] | None = None) -> None:
-    """Makes it where it is missing. `key`: what names it in the configuration.
+    """Makes it where it is missing; nobody else lists it, for who reads a directory can keep others
+    from making files in it. `key`: what names it in the configuration.
 
     Raises ConfigError if it is not for us to use; see `fault_of`.
     """
     try:
         if not os.path.lexists(path):
-            path.mkdir(mode=0o755, parents=True, exist_ok=True)
+            path.mkdir(mode=0o711, parents=True, exist_ok=True)
         fault = fault_of(path, owners)
     except OSError as problem:
         raise ConfigError(

@@ -9,6 +9,7 @@ as joining costs milliseconds.
 import contextlib
 import os
 import resource
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,9 @@ CONTROLLERS = ("memory", "pids", "cpu")
 PERIOD_US = 100_000
 V1_SHARES = 1024  # of weight 100
 WEIGHT = 100
+# Who reads a directory has its lock meanwhile, for as long as a page of theirs is not answered, and
+# to make or remove a group in it takes that lock.
+GROUP_MODE = 0o711
 NONE, BY_RLIMIT, BY_NICE = "none", "rlimit", "nice"
 
 
@@ -58,7 +62,9 @@ class Ceilings:
     total_trees: list[str] = field(default_factory=list)  # that every job joins for the totals
 
     @classmethod
-    def find(cls, name: str, base: Path | None, found: list[cgroup.Hierarchy]) -> "Ceilings":
+    def find(
+        cls, name: str, base: Path | None, found: list[cgroup.Hierarchy], readers: int
+    ) -> "Ceilings":
         """`base`: the groups that hold jobs' processes."""
         ceilings = cls()
         for hierarchy in found:
@@ -68,7 +74,7 @@ class Ceilings:
             for controller in hierarchy.controllers & set(CONTROLLERS):
                 own = base
                 if base is None or not base.is_relative_to(hierarchy.own):
-                    own = usable(hierarchy.own / name)
+                    own = usable(hierarchy.own / name, readers)
                 if own is not None:
                     ceilings._add(controller, own, 1)
         return ceilings
@@ -128,7 +134,7 @@ class Ceilings:
             self._limit_processes(name, processes, ceiling)
         for tree in ceiling.trees:
             own = self.groups[tree] / name if name else self.groups[tree]
-            own.mkdir(exist_ok=True)
+            own.mkdir(GROUP_MODE, exist_ok=True)
             ceiling.joined.append(str(own / "cgroup.procs"))
         return ceiling
 
@@ -138,7 +144,7 @@ class Ceilings:
             ceiling.limits.append((resource.RLIMIT_DATA, limit_bytes))
             return
         own = base / name
-        own.mkdir(exist_ok=True)
+        own.mkdir(GROUP_MODE, exist_ok=True)
         if self.version["memory"] == 2:
             (own / "memory.max").write_text(str(limit_bytes))
             put(own / "memory.swap.max", "0")
@@ -154,7 +160,7 @@ class Ceilings:
             ceiling.limits.append((resource.RLIMIT_NPROC, count))
             return
         own = base / name
-        own.mkdir(exist_ok=True)
+        own.mkdir(GROUP_MODE, exist_ok=True)
         (own / "pids.max").write_text(str(count))
         if self.version["pids"] == 1:
             ceiling.trees.add("pids")
@@ -181,7 +187,7 @@ def handed_down(own: Path, base: Path) -> list[str]:
     is_root = not (own / "cgroup.type").exists()
     with contextlib.suppress(OSError):
         if not is_root:
-            leaf.mkdir(exist_ok=True)
+            leaf.mkdir(GROUP_MODE, exist_ok=True)
             put(leaf / "cgroup.procs", str(os.getpid()))
         put(own / "cgroup.subtree_control", asked.strip())
         put(base / "cgroup.subtree_control", asked.strip())
@@ -201,10 +207,13 @@ def controllers_of(file: Path) -> list[str]:
     return [name for name in CONTROLLERS if name in found]
 
 
-def usable(directory: Path) -> Path | None:
-    """Made now, if processes can be moved into it."""
+def usable(directory: Path, readers: int) -> Path | None:
+    """Made now, if processes can be moved into it; see GROUP_MODE. `readers`: the group of those
+    who count what runs there; -1: nobody but us."""
     try:
         directory.mkdir(exist_ok=True)
+        os.chown(directory, -1, readers)
+        directory.chmod(GROUP_MODE if readers < 0 else GROUP_MODE | stat.S_IRGRP)
         if os.access(directory / "cgroup.procs", os.W_OK):
             return directory
         directory.rmdir()

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from lbd.keeper.limits.ceilings import Ceilings, join, usable
+from lbd.keeper.limits.ceilings import GROUP_MODE, Ceilings, join, usable
 from lbd.keeper.limits.marked_processes import MarkLook
 from lbd.load import cgroup, process_table
 from lbd.load.process_table import uid_of, with_descendants
@@ -55,7 +55,8 @@ def name_of(runtime_dir: str) -> str:
 class Containment:
     """One keeper's way of holding jobs. `kind` is cgroup2, cgroup1 or session."""
 
-    def __init__(self, runtime_dir: str, use_cgroups: bool) -> None:
+    def __init__(self, runtime_dir: str, use_cgroups: bool, readers: int = -1) -> None:
+        """`readers`: as of `usable`."""
         name = name_of(runtime_dir)
         self.mark = MARK + b"=" + name.encode() + b":"
         self.kind = "session"
@@ -64,9 +65,9 @@ class Containment:
         found = cgroup.mounted() if use_cgroups else []
         for hierarchy in sorted(found, key=preference):
             if self.base is None and preference(hierarchy) < UNFIT:
-                self.base = usable(hierarchy.own / name)
+                self.base = usable(hierarchy.own / name, readers)
                 self.kind = f"cgroup{hierarchy.version}" if self.base else "session"
-        self.ceilings = Ceilings.find(name, self.base, found)
+        self.ceilings = Ceilings.find(name, self.base, found, readers)
         self._beside = list(map(str, self.ceilings.directories(self.base)))
         # by job that ends; and when those began that are looked at
         self._looks: dict[str, tuple[MarkLook, dict[int, int]]] = {}
@@ -112,7 +113,7 @@ class Containment:
         self._groups += 1
         group = f"{self.base}/job-{self._groups}"
         with contextlib.suppress(FileExistsError):
-            os.mkdir(group)
+            os.mkdir(group, GROUP_MODE)
         return group
 
     def enter(self, group: str) -> None:

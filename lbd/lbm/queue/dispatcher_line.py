@@ -30,6 +30,7 @@ from lbd.lbm.core.pending_updates import PendingReports
 from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.submitted import fault_of_start
+from lbd.lbm.keeper_link import end_holders
 from lbd.lbm.queue.attempt import Attempt
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_words import SAID_MAX, TOO_MUCH, is_too_much, read_down, refusal
@@ -109,12 +110,13 @@ class DispatcherLine:
         return self._client.spool
 
     async def run(self) -> None:
-        keep_days = self._host.config.dispatch.output_keep_days
+        keep_days, link = self._host.config.dispatch.output_keep_days, self._host.link
+        care = SpoolCare(self.spool, keep_days, self, partial(end_holders, link))
         if not self._held:  # of what was taken over, the leases are watched whatever the LIM says
             await self._client.has_queue.wait()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._lease_watch.run(), name="leases")
-            group.create_task(SpoolCare(self.spool, keep_days, self).run(), name="spool")
+            group.create_task(care.run(), name="spool")
             group.create_task(self._beside(), name="files of queued jobs")
             while True:
                 try:
@@ -299,8 +301,7 @@ class DispatcherLine:
         for held in list(self._held.values()):
             if held.attempt.execution.phase in UNFINISHED:
                 held.attempt.feed(e.Resumed())
-        held_now = self._held.values()
-        return [held.attempt.left(held.end) for held in held_now if not held.attempt.is_busy]
+        return [h.attempt.left(h.end) for h in self._held.values() if not h.attempt.is_busy]
 
     def adopt(self, left: QueuedAttempt) -> None:
         """Raises DecodeError."""

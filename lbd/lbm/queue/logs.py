@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import grpc
@@ -16,7 +17,7 @@ from google.protobuf.message import DecodeError
 
 from lbd.lbm.core.admission import origin_fault
 from lbd.lbm.inbound.checked_request import QUEUED_ID
-from lbd.lbm.queue.spool import Spool
+from lbd.lbm.queue.spool import Piece, Spool
 from lbd.local.rate_limit import Rates
 from lbd.net.gen import dispatch_pb2 as pb
 
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 POLL_S = 0.02
 POLL_MAX_S = 0.25
-READ_HERE_BYTES = 16384  # so much is read in less time than it takes to hand it to a thread
+READ_HERE_BYTES = 16384  # so much is read in less time than it takes to hand it to a thread, but
+# for what is not in memory, or has a lock that its user holds
 LOOKS_PER_S, LOOKS_AT_ONCE = 400.0, 800.0  # of one host, however many it follows
 FOR_EVER_S = float("inf")
 
@@ -98,11 +100,7 @@ async def output_of(
     while True:
         await turn()
         alive = attempts.alive(job, number)  # asked first: what comes later is read below
-        place = spool, job, number, output_at, error_at
-        if spool.printed_bytes(job, number) - output_at - error_at <= READ_HERE_BYTES:
-            piece = next_piece(*place)
-        else:
-            piece = await asyncio.to_thread(next_piece, *place)
+        piece = await look(spool, job, number, output_at, error_at)
         output_at, error_at = piece.output_at, piece.error_at
         if asked.follow and (output_at or error_at) and attempts.alive(job, number):
             spool.was_shown(job, number)
@@ -120,20 +118,40 @@ async def output_of(
             pause_s = min(1.5 * pause_s, POLL_MAX_S)
 
 
-def next_piece(spool: Spool, job: str, number: int, output_at: int, error_at: int) -> pb.LogsPiece:
-    """Of both files; it may be empty."""
+async def look(spool: Spool, job: str, number: int, *at: int) -> pb.LogsPiece:
+    """What there is from there on, of both files; it may be empty."""
+    if spool.printed_bytes(job, number) - sum(at) <= READ_HERE_BYTES:
+        with contextlib.suppress(BlockingIOError):
+            return next_piece(spool, job, number, *at, waits=False)
+    return await spool.in_thread(job, number, partial(next_piece, spool, job, number, *at))
+
+
+def next_piece(
+    spool: Spool, job: str, number: int, output_at: int, error_at: int, *, waits: bool = True
+) -> pb.LogsPiece:
+    """Raises BlockingIOError as `Spool.read`."""
     piece = pb.LogsPiece(output_at=output_at, error_at=error_at)
-    with contextlib.suppress(OSError):
-        found = spool.read(job, number, "out", output_at)
+    if (found := piece_of(spool, job, number, "out", output_at, waits=waits)) is not None:
         piece.output, piece.output_at = found.data, found.next_at
         piece.dropped_bytes += found.dropped_bytes
         piece.cut |= found.cut
-    with contextlib.suppress(OSError):
-        found = spool.read(job, number, "err", error_at)
+    if (found := piece_of(spool, job, number, "err", error_at, waits=waits)) is not None:
         piece.error, piece.error_at = found.data, found.next_at
         piece.dropped_bytes += found.dropped_bytes
         piece.cut |= found.cut
     return piece
+
+
+def piece_of(
+    spool: Spool, job: str, number: int, name: str, at: int, *, waits: bool
+) -> Piece | None:
+    """None where there is no such file. Raises BlockingIOError as `Spool.read`."""
+    try:
+        return spool.read(job, number, name, at, waits=waits)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return None
 
 
 def cut_short(host: str) -> str:

@@ -21,44 +21,59 @@ becomes that of a later one of the same account, if nobody has it open any more;
 whose are gone so. No file ever passes from one account to another, for a process can keep a
 descriptor of it of which no lease knows (O_PATH).
 
+Whoever writes to a file has its lock, for as long as they make that write last: by gigabytes at a
+time, or by a page of their own file system that is never answered. What needs that lock (to punch a
+hole, truncate, change the mode, rename, remove) is not for the event loop, but for a thread of that
+user's: `is_over` says whether there is anything to do.
+
 All files are ours, with mode 0600: a job has descriptors, and cannot take away our right to read
 its file and to bound it, as an owner could. So that it can open its own output again (/dev/stdout)
 the access control list names its account, where the file system has such lists.
 """
 
 import contextlib
-import ctypes
-import errno
 import fcntl
 import os
 import stat
-import struct
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from lbd.load.procfs import read_small
+from lbd.lbm.queue.holes import Holes, TooMuch
+from lbd.lbm.queue.output_file import (
+    ACCESS_LIST,
+    BLOCK_BYTES,
+    OWNER,
+    access_list,
+    is_marked,
+    leased,
+    owner_of,
+    printed_in,
+    punch_hole,
+    read_at_once,
+    sizes_of,
+)
+from lbd.lbm.queue.user_calls import UserCalls
 from lbd.process.boot_clock import clock_s
 
-FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 PIECE_BYTES = 256 << 10
 DAY_S = 86400.0
 AGAIN = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 FLAGS = AGAIN | os.O_CREAT | os.O_TRUNC
 MODE = 0o600
-ACCESS_LIST = "system.posix_acl_access"
-OWNER = "user.lbd.uid"  # an attribute of packs, which have no such list
 STREAMS = ("out", "err")
 SILENT = "silent"
 OWNERS_MAX = 100_000  # attempts under way whose account is remembered
 BLANKS = 16  # empty files that are remembered for others
 FULL_BYTES = 64 << 10  # with less a disk counts as full
-BLOCK_BYTES = 512  # as stat counts
-AHEAD_BYTES = 1 << 20  # file systems allocate before it is written: as much again, and a little
 FULL_WHY = "its output may be cut short: its host's disk was full"
 QUICK_WHY = "it printed more than there was room for: its host's disk was full"
+
+
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +82,6 @@ class Piece:
     next_at: int
     dropped_bytes: int = 0  # just before `data`
     cut: bool = False  # there may have been more
-
-
-def punch_hole(descriptor: int, first: int, size: int) -> None:
-    """Not every file system can. Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    where = ctypes.c_longlong(first), ctypes.c_longlong(size)
-    if libc.fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, *where):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 @dataclass(slots=True)
@@ -105,13 +112,13 @@ class Spool:
         punch_hole: Callable[[int, int, int], None] = punch_hole,
     ) -> None:
         self.root = Path(state_dir) / "spool"
-        self.limit_bytes = limit_bytes
+        self.holes = Holes(limit_bytes, punch_hole)
         self._blanks: deque[tuple[int, str, int, str]] = deque(maxlen=BLANKS)  # of which account
         self._owners: dict[tuple[str, int], int] = {}
         self._silent = "", -1  # the list that is being written, and its descriptor
-        self._punch_hole = punch_hole
-        self._keeps_all = False  # for no hole can be punched there
         self.quick = Quick()
+        self.calls = UserCalls()
+        self.to_mark: set[tuple[str, int]] = set()  # files do not say yet that it may be cut short
         # attempts that run, and of which somebody who waits for them has got some output
         self.shown: set[tuple[str, int]] = set()
         self.when_shown: dict[tuple[str, int], Callable[[], None]] = {}  # for those of gangs
@@ -153,8 +160,9 @@ class Spool:
         """All of its processes have. Why its output may not be whole, "" if it is. `spooled`: it
         wrote here, and not to files of its own."""
         if spooled and self.is_full():
-            self.mark_cut(job, attempt)
-        cut, sizes, uid = False, [], self._owners.pop((job, attempt), None)
+            self.to_mark.add((job, attempt))
+        cut, sizes = (job, attempt) in self.to_mark, []
+        uid = self._owners.pop((job, attempt), None)
         for name in STREAMS:
             with contextlib.suppress(OSError):
                 found = os.stat(self._file(job, attempt, name))
@@ -185,7 +193,7 @@ class Spool:
         return found.f_blocks > 0 and found.f_bavail * found.f_frsize < FULL_BYTES
 
     def mark_cut(self, job: str, attempt: int) -> None:
-        """What it prints while the disk is full may not get here."""
+        """What it prints while the disk is full may not get here. Not in the event loop."""
         for name in STREAMS:
             with contextlib.suppress(OSError):
                 path = self._file(job, attempt, name)
@@ -201,17 +209,21 @@ class Spool:
         _, job, attempt, name = blank
         old = self._file(job, attempt, name)
         try:
-            if name == "out":
-                self._add_silent(f"{os.path.dirname(old)}/{SILENT}", f"{job}.{attempt}\n")
-            os.rename(old, path)
-        except OSError:  # it was swept, or there is no such directory yet
+            descriptor = os.open(old, AGAIN)
+        except OSError:  # it was swept
             return None
-        descriptor = os.open(path, AGAIN)
-        if is_ours_alone(descriptor):
-            os.utime(descriptor)
-            return descriptor
+        # A process that has escaped from its job may have kept the job's output.
+        with (
+            leased(descriptor, fcntl.F_WRLCK) as is_ours_alone,
+            contextlib.suppress(OSError),  # there is no such directory yet
+        ):
+            if is_ours_alone and not os.fstat(descriptor).st_size:
+                if name == "out":
+                    self._add_silent(f"{os.path.dirname(old)}/{SILENT}", f"{job}.{attempt}\n")
+                os.rename(old, path)
+                os.utime(descriptor)
+                return descriptor
         os.close(descriptor)
-        os.rename(path, old)
         return None
 
     def _add_silent(self, path: str, line: str) -> None:
@@ -256,134 +268,66 @@ class Spool:
             return f"{job}.{attempt}" in path.with_name(SILENT).read_text().split()
         return False
 
-    def read(self, job: str, attempt: int, name: str, at: int) -> Piece:
-        """What there is from `at` on, up to a piece; of none, no bytes. Raises OSError."""
+    def read(self, job: str, attempt: int, name: str, at: int, *, waits: bool = True) -> Piece:
+        """What there is from `at` on, up to a piece; of none, no bytes. Raises OSError; of that
+        BlockingIOError if it would have to wait and is not to."""
         path = self._file(job, attempt, name)
-        first, last = self._hole(path)
+        first, last = self.holes.of(path)
         dropped = 0
         if first <= at < last:
             dropped, at = last - at, last
         size = PIECE_BYTES if at >= last else min(PIECE_BYTES, first - at)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            data = os.pread(descriptor, size, at)
-            cut = is_marked(os.fstat(descriptor))
+            data = os.pread(descriptor, size, at) if waits else read_at_once(descriptor, size, at)
+            cut = is_marked(os.fstat(descriptor)) or (job, attempt) in self.to_mark
         finally:
             os.close(descriptor)
         return Piece(data, at + len(data), dropped, cut)
 
-    def _hole(self, path: str) -> tuple[int, int]:
-        try:
-            first, last = read_small(path + ".cut").split()
-            return int(first), int(last)
-        except (OSError, ValueError):
-            return 0, 0
+    async def in_thread(self, job: str, attempt: int, call: Callable[[], Done]) -> Done:
+        """Of whose output it is. Raises what it raises."""
+        uid = self.owner(job, attempt) or owner_of(self.output(job, attempt))
+        return await self.calls.threads.of(uid).run(call)
 
     def trim(self, job: str, attempt: int, limit_bytes: int | None = None) -> bool:
-        """Drop the middle of what is too large. Raises OSError if that cannot be done; from then on
-        all is kept. `limit_bytes`: in place of the usual one. Returns whether it takes more of the
-        disk than it printed: by fallocate(2), as no program does by mistake."""
-        limit_bytes, takes_more = limit_bytes or self.limit_bytes, False
+        """Drop the middle of what is too large. `limit_bytes`: in place of the usual one. Not in
+        the event loop. Raises OSError if that cannot be done; from then on all is kept. Returns
+        whether it takes more of the disk than it printed: by fallocate(2), as no program does by
+        mistake."""
+        takes_more = False
         for name in STREAMS:
             path = self._file(job, attempt, name)
             with contextlib.suppress(FileNotFoundError):  # swept, or a blank of another's by now
-                found = os.stat(path)
-                size, taken_bytes = found.st_size, found.st_blocks * BLOCK_BYTES
-                first, last = self._hole(path)
-                if self._keeps_all:
-                    continue
-                if size - (last - first) > limit_bytes:
-                    self._punch(path, min(first or size, limit_bytes // 4), size - limit_bytes // 2)
+                much = self.holes.too_much(path, limit_bytes)
+                first, last = self.holes.of(path)
+                if much is TooMuch.PRINTED:
+                    size, taken_bytes = sizes_of(path)
+                    most = limit_bytes or self.holes.limit_bytes
+                    self.holes.punch(path, min(first or size, most // 4), size - most // 2)
                     self.quick.freed[job, attempt] += taken_bytes - sizes_of(path)[1]
-                elif taken_bytes > 2 * limit_bytes + AHEAD_BYTES:
+                elif much is TooMuch.TAKEN:
                     takes_more = True
-                    self._give_back(path, first, last)
+                    self.holes.give_back(path, first, last)
         return takes_more
 
-    def _give_back(self, path: str, first: int, last: int) -> None:
-        """What is in the hole again, and beyond the end. Raises OSError."""
-        with open(path, "rb+", buffering=0) as file:
-            if last > first:
-                self._punch_hole(file.fileno(), first, last - first)
-            file.truncate(os.fstat(file.fileno()).st_size)
+    def is_over(self, job: str, attempt: int, limit_bytes: int | None = None) -> bool:
+        """Has `trim` anything to do?"""
+        paths = (self._file(job, attempt, name) for name in STREAMS)
+        return any(self.holes.too_much(path, limit_bytes) for path in paths)
 
-    def _punch(self, path: str, first: int, last: int) -> None:
-        """Raises OSError. The note comes first, for what is read from a hole looks like output;
-        but on a full disk there is room for a note once there is the hole."""
-        before = self._hole(path)
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            try:
-                self._note_hole(path, first, last)
-            except OSError as problem:
-                if problem.errno != errno.ENOSPC:
-                    raise
-                self._punch_hole(descriptor, first, last - first)
-                self._note_hole(path, first, last)
-            try:
-                self._punch_hole(descriptor, first, last - first)
-            except OSError:
-                self._keeps_all = True  # else its note would be wrong for a moment again and again
-                self._note_hole(path, *before)
-                raise
-        finally:
-            os.close(descriptor)
-
-    def _note_hole(self, path: str, first: int, last: int) -> None:
-        """Raises OSError."""
-        note = Path(path + ".cut")
-        fresh = note.with_suffix(".new")
-        fresh.write_text(f"{first} {last}\n")
-        fresh.rename(note)
-
-    def sweep(self, keep_days: float, running: set[str]) -> None:
-        """Remove what is older."""
+    def old(self, keep_days: float, running: set[str]) -> dict[int, list[str]]:
+        """What is older, by whose it is."""
         before_s = time.time() - keep_days * DAY_S
+        found: dict[int, list[str]] = {}
         with contextlib.suppress(OSError):
             for directory in self.root.iterdir():
+                with contextlib.suppress(OSError):
+                    directory.rmdir()  # unless there is something in it
+                    continue
                 with contextlib.suppress(OSError):
                     for path in directory.iterdir():
                         is_old = path.stat().st_mtime < before_s
                         if is_old and path.name.partition(".")[0] not in running:
-                            path.unlink(missing_ok=True)
-                    directory.rmdir()  # unless there is something in it
-
-
-def access_list(uid: int) -> bytes:
-    """That of a file of ours which `uid` may read and write, and nobody else (acl(5))."""
-    everybody = 0xFFFFFFFF
-    entries = (0x01, 6, everybody), (0x02, 6, uid), (0x04, 0, everybody), (0x10, 6, everybody)
-    last = (0x20, 0, everybody)
-    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *item) for item in (*entries, last))
-
-
-def printed_in(sizes: Sequence[tuple[int, int]], freed_bytes: int) -> int:
-    """Of files with these sizes, as of `sizes_of`. A hole of an output's own making (ftruncate(2))
-    was not printed, and takes nothing of the disk, however large it is."""
-    return min(sum(size for size, _ in sizes), freed_bytes + sum(taken for _, taken in sizes))
-
-
-def sizes_of(path: str) -> tuple[int, int]:
-    """Its bytes, and those that it takes of the disk."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return 0, 0
-    return found.st_size, found.st_blocks * BLOCK_BYTES
-
-
-def is_marked(found: os.stat_result) -> bool:
-    return bool(found.st_mode & stat.S_ISVTX)
-
-
-def is_ours_alone(descriptor: int) -> bool:
-    """Empty, and open nowhere else: of such a file alone a lease to write can be had, which nobody
-    can get around; a process that has escaped from its job may have kept the job's output."""
-    try:
-        if os.fstat(descriptor).st_size:
-            return False
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError:
-        return False
-    return True
+                            found.setdefault(owner_of(str(path)), []).append(str(path))
+        return found

@@ -15,16 +15,18 @@ import asyncio
 import contextlib
 import logging
 import os
-import stat
-import struct
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from lbd.lbm.core.leases import Key
-from lbd.lbm.queue.spool import ACCESS_LIST, BLOCK_BYTES, OWNER, STREAMS, Spool
+from lbd.lbm.link.user_threads import STUCK_S
+from lbd.lbm.queue.output_file import BLOCK_BYTES, empty, is_open_to_write, owner_of, remove
+from lbd.lbm.queue.spool import STREAMS, Spool
 from lbd.model import JobId
 from lbd.process.boot_clock import clock_s
 
@@ -43,7 +45,7 @@ ROOM_PARTS = 2  # who prints more of the room between two looks may fill it befo
 QUICK_PARTS = 8  # but so much of what is to be free is nothing to end an attempt for
 DISCARD_S = 300.0
 ROUNDS_MAX = 16
-LIST_HEAD_BYTES, LIST_ENTRY_BYTES, LIST_USER = 4, 8, 0x02
+WRITTEN_S = 3.0  # what was last written to longer ago is not what fills the disk now
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,55 +99,91 @@ class Kept:
         return os.path.basename(self.path).partition(".")[0]
 
 
-def make_room(
-    root: Path, short: Shortage, floor_bytes: int, running: Collection[str]
-) -> dict[int, int]:
-    """What whose ended attempts have left is removed, until there is enough or nobody keeps more
-    than `floor_bytes`. Bytes, or files where these are short, by user."""
-    by_file = short.files > 0
-    wanted, floor = (short.files, 1) if by_file else (short.size_bytes, floor_bytes)
-    lost: Counter[int] = Counter()
+@dataclass(slots=True)
+class Dropped:
+    """By user."""
+
+    lost: Counter[int] = field(default_factory=Counter)  # bytes, or files where these are short
+    written: dict[int, list[str]] = field(default_factory=dict)
+    """Outputs of attempts that have ended, to which somebody writes all the same."""
+
+
+def totals_of(root: Path, *, by_file: bool) -> Counter[int]:
+    """What each user keeps: bytes, or files."""
     totals: Counter[int] = Counter()
     for kept in kept_in(root):
         totals[kept.uid] += 1 if by_file else kept.size_bytes
+    return totals
+
+
+async def make_room(
+    spool: Spool,
+    short: Shortage,
+    floor_bytes: int,
+    running: Collection[str],
+    dropping: dict[int, str],
+) -> Dropped:
+    """What whose ended attempts have left is removed, until there is enough or nobody keeps more
+    than `floor_bytes`. `dropping`: which file of each user is in hand, also when we return."""
+    by_file = short.files > 0
+    wanted, floor = (short.files, 1) if by_file else (short.size_bytes, floor_bytes)
+    dropped = Dropped()
+    totals = await asyncio.to_thread(totals_of, spool.root, by_file=by_file)
     for _ in range(ROUNDS_MAX):
         (uid, most), (_, second) = (*totals.most_common(2), (0, 0), (0, 0))[:2]
         goal = min(wanted, most - max(floor, second // 2))
         if goal <= 0:
             break
-        found = drop_oldest(root, uid, goal, running, by_file=by_file)
-        if found:
-            lost[uid] += found
-            wanted -= found
-            totals[uid] -= found
-        else:
+        drop = partial(drop_oldest, spool.root, uid, goal, running, dropped, dropping, by_file)
+        before = dropped.lost[uid]
+        await spool.calls.run(uid, "room", drop)
+        found = dropped.lost[uid] - before
+        wanted -= found
+        totals[uid] -= found
+        if not found and spool.calls.is_under_way(uid, "room"):
+            if not spool.calls.is_under_way(uid, "room", STUCK_S):
+                break  # nobody else is to lose anything for that
+            dropped.written.setdefault(uid, []).append(dropping.get(uid, ""))
+        if not found:
             del totals[uid]  # all that is left belongs to attempts that run
-    return dict(lost)
+    return dropped
 
 
-def drop_oldest(root: Path, uid: int, goal: int, running: Collection[str], *, by_file: bool) -> int:
-    """How much that was."""
+def drop_oldest(
+    root: Path,
+    uid: int,
+    goal: int,
+    running: Collection[str],
+    dropped: Dropped,
+    dropping: dict[int, str],
+    by_file: bool,
+) -> None:
     done = 0
     for kept in kept_in(root):
         if done >= goal:
             break
         if kept.uid == uid and kept.job not in running and (by_file or kept.size_bytes):
+            dropping[uid] = kept.path
             with contextlib.suppress(OSError):
-                drop(kept, by_file=by_file)
+                if drop(kept, by_file=by_file):
+                    dropped.written.setdefault(uid, []).append(kept.path)
                 done += 1 if by_file else kept.size_bytes
-    return done
+                dropped.lost[uid] += 1 if by_file else kept.size_bytes
 
 
-def drop(kept: Kept, *, by_file: bool) -> None:
-    """An output stays, empty and marked as cut short: a process that has kept a descriptor of it
-    may write on, and that is to be seen. Raises OSError."""
+def drop(kept: Kept, *, by_file: bool) -> bool:
+    """Returns whether somebody writes to it: an output stays, empty and marked as cut short, since
+    a process that has kept a descriptor of it may write on, and that is to be seen. Nobody opens it
+    again. Raises OSError."""
+    was_written = False
     if by_file or not kept.is_output:
         os.unlink(kept.path)
     else:
-        os.truncate(kept.path, 0)
-        os.chmod(kept.path, stat.S_IMODE(os.stat(kept.path).st_mode) | stat.S_ISVTX)
+        was_written = time.time() - os.stat(kept.path).st_mtime < WRITTEN_S
+        empty(kept.path, kept.uid)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{kept.path}.cut")
+    return was_written and is_open_to_write(kept.path)
 
 
 def kept_in(root: Path) -> Iterator[Kept]:
@@ -170,23 +208,14 @@ def age_of(entry: os.DirEntry[str]) -> int:
     return int(job) if job.isdecimal() else 0
 
 
-def owner_of(path: str) -> int:
-    """Whose output it is; ours, where nothing says so."""
-    with contextlib.suppress(OSError, struct.error):
-        data = os.getxattr(path, ACCESS_LIST)
-        for at in range(LIST_HEAD_BYTES, len(data), LIST_ENTRY_BYTES):
-            tag, _, uid = struct.unpack_from("<HHI", data, at)
-            if tag == LIST_USER:
-                return int(uid)
-    with contextlib.suppress(OSError, ValueError):
-        return int(os.getxattr(path, OWNER))
-    return os.geteuid()
-
-
 def limits_of_running(owners: Mapping[Key, int], limit_bytes: int) -> dict[Key, int]:
     """While the disk is short: those of one user share `limit_bytes`."""
     counts = Counter(owners.values())
     return {key: max(RUNNING_BYTES_MIN, limit_bytes // counts[uid]) for key, uid in owners.items()}
+
+
+def as_key(key: tuple[str, int]) -> Key:
+    return JobId(key[0]), key[1]
 
 
 class Pace:
@@ -199,7 +228,7 @@ class Pace:
     def look(self, owners: Mapping[Key, int]) -> dict[Key, tuple[int, int]]:
         """User and bytes of each that runs, or has run since then."""
         now = {key: (uid, self._spool.printed_bytes(*key)) for key, uid in owners.items()}
-        gone = {(JobId(job), number): one for (job, number), one in self._spool.quick.gone.items()}
+        gone = {as_key(key): one for key, one in self._spool.quick.gone.items()}
         before, self._printed = self._printed, {key: size for key, (_, size) in now.items()}
         self._spool.quick.gone.clear()
         if before is None:
@@ -242,15 +271,18 @@ class SpoolCare:
         spool: Spool,
         keep_days: float,
         attempts: Attempts,
+        end_holders: Callable[[int, Sequence[str]], Awaitable[None]],
         shortage: Callable[[Path], Shortage] = shortage_of,
     ) -> None:
-        self._spool = spool
+        """`end_holders`: the processes of that user which have one of these files open."""
+        self._spool, self._end_holders = spool, end_holders
         self._shortage = shortage
         self._keep_days = keep_days
         self._attempts = attempts
         self._trouble = ""  # as it was reported last
         self._room_due_s = 0.0
         self._pace = Pace(spool)
+        self._dropping: dict[int, str] = {}
         self._too_quick: set[int] = set()  # at the last look
 
     async def run(self) -> None:
@@ -260,38 +292,40 @@ class SpoolCare:
             await self.look()
             if clock_s() >= sweep_due_s:
                 sweep_due_s = clock_s() + SWEEP_EVERY_S
-                held = self._attempts.held_jobs()
-                await asyncio.to_thread(self._spool.sweep, self._keep_days, held)
+                held, calls = self._attempts.held_jobs(), self._spool.calls
+                old = await asyncio.to_thread(self._spool.old, self._keep_days, held)
+                for uid, paths in old.items():
+                    calls.start(uid, "old", partial(remove, paths))
             await asyncio.sleep(TRIM_EVERY_S)
 
     async def look(self) -> None:
         """At what runs, and at the room that there is."""
-        begun = self._attempts.begun()
-        full = bool(begun) and self._spool.is_full()
-        owners = {
-            key: self._spool.owner(*key) or owner_of(self._spool.output(*key)) for key in begun
-        }
+        spool, begun = self._spool, self._attempts.begun()
+        full = bool(begun) and spool.is_full()
+        owners = {key: spool.owner(*key) or owner_of(spool.output(*key)) for key in begun}
         pace = self._pace.look(owners)
         printed_bytes = sum(size_bytes for _, size_bytes in pace.values())
-        short = self._shortage(self._spool.root).once_printed(printed_bytes)
+        short = self._shortage(spool.root).once_printed(printed_bytes)
         limits: dict[Key, int] = {}
         if short:
-            limits = limits_of_running(owners, short.of_user(self._spool.limit_bytes))
+            limits = limits_of_running(owners, short.of_user(spool.holes.limit_bytes))
             await self._make_room(short)
-        for job, number in begun:
-            if self._trim(job, number, limits.get((job, number))) and short:
-                self._attempts.end(job, number)
-                uid = owner_of(self._spool.output(job, number))
-                log.warning("%s: the disk is short; ended what took more of it than it printed, of "
-                            "user %d", self._spool.root, uid)  # fmt: skip
-            if full and self._attempts.alive(job, number):
-                self._spool.mark_cut(job, number)
+        if full:
+            spool.to_mark |= {key for key in begun if self._attempts.alive(*key)}
+        over = [key for key in begun if spool.is_over(*key, limits.get(key))]
+        trims = [
+            self._trim(key, owners[key], limits.get(key), is_short=bool(short)) for key in over
+        ]
+        marks = [self._mark(key, owners.get(key)) for key in map(as_key, spool.to_mark)]
+        await asyncio.gather(*trims, *marks)
         self._end_quick(begun, pace)
 
     def _end_quick(self, begun: list[Key], pace: Mapping[Key, tuple[int, int]]) -> None:
         """What fills the disk sooner than room can be made on it."""
         spool, before = self._spool, self._too_quick
         spool.quick.ended.intersection_update(begun)
+        for key in spool.quick.freed.keys() - {*begun}:  # noted just as it went
+            del spool.quick.freed[key]
         self._too_quick = too_quick(pace.values(), self._shortage(spool.root))
         for uid in self._too_quick & before:
             spool.quick.until_s[uid] = clock_s() + DISCARD_S
@@ -307,19 +341,40 @@ class SpoolCare:
         if (began_s := clock_s()) < self._room_due_s:
             return
         spool, running = self._spool, self._attempts.held_jobs()
-        floor_bytes = short.of_user(spool.limit_bytes)
-        lost = await asyncio.to_thread(make_room, spool.root, short, floor_bytes, running)
+        floor_bytes = short.of_user(spool.holes.limit_bytes)
+        dropped = await make_room(spool, short, floor_bytes, running, self._dropping)
         self._room_due_s = clock_s() + max(ROOM_EVERY_S, ROOM_REST * (clock_s() - began_s))
-        for uid, count in lost.items():
+        for uid, count in dropped.lost.items():
             what = f"{count} files" if short.files else f"{count >> 20} MiB"
             log.warning("%s: the disk is short; lost of user %d: %s", spool.root, uid, what)
+        for uid, paths in dropped.written.items():
+            spool.quick.until_s[uid] = clock_s() + DISCARD_S
+            log.warning("%s: user %d writes on to what an attempt that has ended has left; end the "
+                        "processes that do, and keep no output of theirs for %g s", spool.root, uid,
+                        DISCARD_S)  # fmt: skip
+            await self._end_holders(uid, paths)
+            self._room_due_s = 0.0  # they have written until they end
 
-    def _trim(self, job: JobId, number: int, limit_bytes: int | None) -> bool:
-        """Returns as `Spool.trim`."""
+    async def _trim(self, key: Key, uid: int, limit_bytes: int | None, *, is_short: bool) -> None:
+        spool = self._spool
         try:
-            return self._spool.trim(job, number, limit_bytes)
+            takes_more = await spool.calls.run(uid, key, partial(spool.trim, *key, limit_bytes))
         except OSError as problem:
             if (text := str(problem)) != self._trouble:
                 log.warning("dispatch.max_output_bytes is not kept to here: %s", text)
             self._trouble = text
-            return False
+            return
+        if is_short and (takes_more or spool.calls.is_under_way(uid, key, STUCK_S)):
+            self._attempts.end(*key)
+            log.warning("%s: the disk is short; ended what took more of it than it printed, or "
+                        "does not give it back, of user %d", spool.root, uid)  # fmt: skip
+
+    async def _mark(self, key: Key, uid: int | None) -> None:
+        spool = self._spool
+        uid = owner_of(spool.output(*key)) if uid is None else uid
+
+        def mark() -> None:
+            spool.mark_cut(*key)
+            spool.to_mark.discard(key)
+
+        await spool.calls.run(uid, ("mark", key), mark)

@@ -6,6 +6,7 @@ keeper does as its user (file_worker.py).
 """
 
 import os
+from functools import partial
 
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import LocalUser
@@ -13,6 +14,7 @@ from lbd.keeper.spawn_order import Order
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.order_from_request import make_order
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.output_file import remove
 from lbd.lbm.staging.pack_transfer import receive_pack
 from lbd.lbm.staging.step import run_step
 from lbd.lbm.staging.workdirs import AWAY, FilesRefused, Workdir, check_allowed, owner_of
@@ -95,7 +97,8 @@ class AttemptFiles:
         finally:
             os.close(descriptor)
             if complaint:
-                spool.pack(job, attempt).unlink(missing_ok=True)
+                packs = [str(spool.pack(job, attempt))]
+                spool.calls.start(owner, packs[0], partial(remove, packs))
         return complaint
 
     def _order(self, step: str, run_as: LocalUser | None) -> Order:

@@ -1,4 +1,6 @@
+import errno
 import math
+import os
 
 import pytest
 
@@ -76,6 +78,17 @@ def test_members_of_a_cgroup_and_those_below(tmp_path):
     write(tmp_path / "sub", cgroup__procs="30\n")
     assert sorted(cgroup.members(tmp_path)) == [1, 2, 30]
     assert cgroup.members(tmp_path / "gone") == []
+
+
+def test_members_of_groups_that_are_not_ours_to_list(tmp_path, monkeypatch):
+    """As those of jobs, for daemons that are not root: what is known by its name can be read."""
+    (tmp_path / "cgroup.procs").write_text("1\n")
+
+    def closed(path):
+        raise PermissionError(errno.EACCES, str(path))
+
+    monkeypatch.setattr(os, "scandir", closed)
+    assert cgroup.members(tmp_path) == [1]
 
 
 def test_members_that_are_not_ours_to_see_are_none(tmp_path):

@@ -1,7 +1,9 @@
 """What a keeper takes for its own, and for left over by the one before."""
 
+import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +59,23 @@ def test_who_holds_the_lock_of_their_memory_keeps_no_keeper_from_starting(tmp_pa
         for process in (hung, left):
             process.kill()
             process.wait()
+
+
+def test_nobody_but_the_daemons_lists_the_groups_of_jobs(tmp_path):
+    """Who reads a directory has its lock, as long as a page of theirs is not answered; so a keeper
+    made and removed no group any more."""
+    if os.geteuid():
+        pytest.skip("the keeper of a user has nobody to keep out")
+    held = Containment(str(tmp_path), True, 64001)
+    if held.base is None:
+        pytest.skip("no cgroups here")
+    try:
+        job = Path(held.new_group())
+        found = [(one.stat().st_mode & 0o777, one.stat().st_gid) for one in (held.base, job)]
+        assert found == [(0o751, 64001), (0o711, 0)]
+        held.forget(str(job))
+    finally:
+        held.close()
 
 
 def test_who_has_the_number_of_a_marked_process_by_now_is_not_ended(tmp_path, monkeypatch):

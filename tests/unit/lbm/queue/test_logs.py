@@ -16,13 +16,14 @@ class Attempts:
     """One that has printed, and lives for one more look."""
 
     def __init__(self, printed_bytes=5):
-        read = lambda job, number, name, at: SimpleNamespace(  # noqa: E731
+        read = lambda job, number, name, at, waits: SimpleNamespace(  # noqa: E731
             data=b"hello"[at:] if name == "out" else b"", next_at=5 if name == "out" else 0,
             dropped_bytes=0, cut=False,
         )  # fmt: skip
         self.spool = SimpleNamespace(
             exists=lambda *_: True, read=read, was_shown=self._shown,
             printed_bytes=lambda *_: printed_bytes,
+            in_thread=lambda _, __, call: asyncio.to_thread(call),
         )  # fmt: skip
         self.shown = set()
         self.looks = 0

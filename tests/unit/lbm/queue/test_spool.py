@@ -2,15 +2,19 @@
 
 import ctypes
 import errno
+import fcntl
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from lbd.lbm.queue import spool as spool_module
+from lbd.lbm.queue.output_file import leased, remove
 from lbd.lbm.queue.spool import FULL_BYTES, PIECE_BYTES, Spool
 
 LIMIT_BYTES = 1 << 20
@@ -152,7 +156,7 @@ def test_old_output_is_swept_but_not_that_of_running_jobs(tmp_path):
     old_s = time.time() - 10 * 86400
     for job in ("1", "2"):
         os.utime(tmp_path / f"spool/0/{job}.1.out", (old_s, old_s))
-    spool.sweep(7.0, {"2"})
+    sweep(spool, 7.0, {"2"})
     assert sorted(path.name for path in (tmp_path / "spool/0").iterdir()) == ["2.1.out", "3.1.out"]
 
 
@@ -161,6 +165,11 @@ ANN, BEN = 2001, 2002
 
 def both(spool, job, uid=ANN):
     return [spool.open(job, 1, name, uid) for name in ("out", "err")]
+
+
+def sweep(spool, keep_days, running):
+    for paths in spool.old(keep_days, running).values():
+        remove(paths)
 
 
 def inodes(descriptors):
@@ -242,6 +251,62 @@ def test_one_that_somebody_has_open_yet_stays_what_it_is(tmp_path):
     close((*first, *second))
 
 
+def test_who_opens_it_while_it_is_looked_at_ends_nobody(tmp_path):
+    """They break our lease, of which the kernel tells us: by SIGIO, which ends a process, if we do
+    not ask for another signal."""
+    path, heard = tmp_path / "file", []
+    path.touch()
+    own = os.open(path, os.O_WRONLY)
+    before = {
+        number: signal.signal(number, lambda number, _: heard.append(number))
+        for number in (signal.SIGIO, signal.SIGURG)
+    }
+    try:
+        with leased(own, fcntl.F_WRLCK) as is_ours_alone:
+            if not is_ours_alone:
+                pytest.skip("no leases here")
+            with pytest.raises(BlockingIOError):
+                os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        assert heard == [signal.SIGURG]
+    finally:
+        os.close(own)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_blank_has_its_new_name_before_anybody_can_open_it(tmp_path, monkeypatch):
+    """To rename it takes its lock, which a process that has opened it may hold for ever."""
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    close(both(spool, "7"))
+    spool.ended("7", 1)
+    opened = []
+
+    def rename(old, new):
+        with pytest.raises(BlockingIOError):
+            os.open(old, os.O_RDONLY | os.O_NONBLOCK)
+        opened.append(old)
+        os.replace(old, new)
+
+    monkeypatch.setattr(spool_module.os, "rename", rename)
+    close(both(spool, "8"))
+    assert len(opened) == 2
+
+
+def test_what_would_have_to_wait_is_not_read_at_once(tmp_path, monkeypatch):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    descriptor = spool.open("7", 1, "out")
+    os.write(descriptor, b"some")
+    os.close(descriptor)
+    assert spool.read("7", 1, "out", 1, waits=False).data == b"ome"
+
+    for number in (errno.EAGAIN, errno.EOPNOTSUPP):
+        busy = Mock(side_effect=OSError(number, os.strerror(number)))
+        monkeypatch.setattr(spool_module.os, "preadv", busy)
+        with pytest.raises(BlockingIOError):
+            spool.read("7", 1, "out", 1, waits=False)
+    assert spool.read("7", 1, "out", 1).data == b"ome"
+
+
 def test_one_with_something_in_it_stays_what_it_is(tmp_path):
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     first = both(spool, "7")
@@ -257,7 +322,7 @@ def test_one_that_was_swept_meanwhile_is_made_anew(tmp_path):
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     close(both(spool, "7"))
     spool.ended("7", 1)
-    spool.sweep(-1.0, set())
+    sweep(spool, -1.0, set())
     close(both(spool, "8"))
     assert spool.exists("8", 1)
 
@@ -271,6 +336,8 @@ def test_what_ran_while_the_disk_was_full_is_marked_for_good(tmp_path, monkeypat
         full.setattr(spool_module.os, "statvfs", disk_with(free_bytes=4096))
         assert "cut short" in spool.ended("7", 1)
     assert spool.ended("8", 1) == ""
+    assert [spool.read(job, 1, "out", 0).cut for job in "78"] == [True, False]
+    spool.mark_cut(*spool.to_mark.pop())  # as SpoolCare does
     again = Spool(str(tmp_path), LIMIT_BYTES)
     assert [again.read(job, 1, "out", 0).cut for job in "78"] == [True, False]
     close(both(spool, "9"))  # as the blanks of 8

@@ -7,6 +7,7 @@ import stat
 
 import pytest
 
+from lbd.lbm.queue.output_file import owner_of
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.queue.spool_room import (
     Shortage,
@@ -14,7 +15,6 @@ from lbd.lbm.queue.spool_room import (
     kept_in,
     limits_of_running,
     make_room,
-    owner_of,
     shortage_of,
     too_quick,
 )
@@ -50,62 +50,62 @@ def sizes(spool):
     return {job: size for job, size in found.items() if size}
 
 
-def room(spool, wanted_bytes, running=(), floor_bytes=LIMIT_BYTES):
-    return make_room(spool.root, Shortage(wanted_bytes, 0), floor_bytes, running)
+async def room(spool, wanted_bytes, running=(), floor_bytes=LIMIT_BYTES):
+    return (await make_room(spool, Shortage(wanted_bytes, 0), floor_bytes, running, {})).lost
 
 
-def test_who_keeps_most_loses_the_oldest_of_it(spool):
+async def test_who_keeps_most_loses_the_oldest_of_it(spool):
     for job in ("10", "11", "12", "1013"):
         keep(spool, job, ANN, 512 * KIB)
     keep(spool, "1", BOB, 512 * KIB)
-    assert room(spool, 800 * KIB).keys() == {ANN}
+    assert (await room(spool, 800 * KIB)).keys() == {ANN}
     assert sizes(spool).keys() == {"12", "1013", "1"}
     piece = spool.read("10", 1, "out", 0)
     assert (piece.data, piece.cut) == (b"", True)
 
 
-def test_nobody_loses_what_one_attempt_may_print(spool):
+async def test_nobody_loses_what_one_attempt_may_print(spool):
     keep(spool, "10", ANN, 128 * KIB)
     keep(spool, "11", BOB, 512 * KIB)
-    room(spool, 1 << 40)
+    await room(spool, 1 << 40)
     assert sizes(spool).keys() == {"10"}
 
 
-def test_what_runs_keeps_its_output(spool):
+async def test_what_runs_keeps_its_output(spool):
     keep(spool, "10", ANN, 512 * KIB)
     keep(spool, "11", ANN, 512 * KIB)
-    room(spool, 1 << 40, running={"10"})
+    await room(spool, 1 << 40, running={"10"})
     assert sizes(spool).keys() == {"10"}
 
 
-def test_what_was_lost_is_still_counted_and_lost_again_if_it_grows(spool):
+async def test_what_was_lost_is_still_counted_and_lost_again_if_it_grows(spool):
     """A process may have kept a descriptor of it, so its file has to stay in sight."""
     descriptor = spool.open("10", 1, "out", ANN)
     for _ in range(2):
         os.write(descriptor, bytes(512 * KIB))
         os.fsync(descriptor)
-        assert room(spool, 1 << 40)[ANN] >= 256 * KIB
+        assert (await room(spool, 1 << 40))[ANN] >= 256 * KIB
         assert os.fstat(descriptor).st_blocks == 0
     os.close(descriptor)
 
 
-def test_packs_count_and_go_as_well(spool):
+async def test_packs_count_and_go_as_well(spool):
     descriptor = spool.open_pack("10", 1, ANN)
     os.write(descriptor, bytes(512 * KIB))
     os.fsync(descriptor)
     os.close(descriptor)
     if owner_of(str(spool.pack("10", 1))) != ANN:
         pytest.skip("this file system has no attributes of users")
-    assert room(spool, 1 << 40).keys() == {ANN}
+    assert (await room(spool, 1 << 40)).keys() == {ANN}
     assert not spool.pack("10", 1).exists()
 
 
-def test_where_files_are_short_files_go(spool):
+async def test_where_files_are_short_files_go(spool):
     for job in range(10, 20):
         keep(spool, str(job), ANN, 1)
     keep(spool, "1", BOB, 1)
-    lost = make_room(spool.root, Shortage(0, 5), LIMIT_BYTES, ())
-    assert lost == {ANN: 5}
+    dropped = await make_room(spool, Shortage(0, 5), LIMIT_BYTES, (), {})
+    assert dropped.lost == {ANN: 5}
     assert sizes(spool).keys() == {"1", *map(str, range(15, 20))}
 
 
@@ -116,7 +116,10 @@ def test_a_disk_with_room_is_left_alone(tmp_path):
 
 class Attempts:
     def __init__(self, running):
-        self.running, self.ended = running, []
+        self.running, self.ended, self.written = running, [], {}
+
+    async def end_holders(self, uid, paths):
+        self.written[uid] = paths
 
     def end(self, job, attempt):
         self.ended.append((job, attempt))
@@ -131,6 +134,10 @@ class Attempts:
         return True
 
 
+def care_of(spool, attempts, shortage):
+    return SpoolCare(spool, 1.0, attempts, attempts.end_holders, shortage)
+
+
 async def test_while_it_is_short_the_attempts_of_a_user_share_what_one_may_print(spool, caplog):
     for job in ("10", "11", "12", "13"):
         keep(spool, job, ANN, 256 * KIB)
@@ -142,7 +149,7 @@ async def test_while_it_is_short_the_attempts_of_a_user_share_what_one_may_print
     keep(spool, "2", ANN, 256 * KIB)
     caplog.set_level(logging.WARNING)
     short = lambda _: Shortage(1 << 40, 0)  # noqa: E731
-    await SpoolCare(spool, 1.0, Attempts([job for job, _ in begun]), short).look()
+    await care_of(spool, Attempts([job for job, _ in begun]), short).look()
     assert f"lost of user {ANN}" in caplog.text
     kept = {one.job: one.size_bytes for one in kept_in(spool.root)}
     assert kept["2"] == 0
@@ -167,7 +174,7 @@ async def test_who_takes_the_disk_beyond_what_they_print_ends_while_it_is_short(
     take(spool.output("2", 1), 8 << 20)
     attempts = Attempts(["1", "2"])
     short = lambda _: Shortage(int(is_short), 0)  # noqa: E731
-    await SpoolCare(spool, 1.0, attempts, short).look()
+    await care_of(spool, attempts, short).look()
     assert attempts.ended == ([("2", 1)] if is_short else [])
 
 
@@ -201,10 +208,10 @@ def test_who_prints_most_is_too_quick_where_the_room_may_not_last(short, printed
 @pytest.fixture
 def care(spool):
     """Of a tight disk on which 1 is BOB's and runs, and 2 is ANN's and runs."""
-    spool.limit_bytes = 1 << 30
+    spool.holes.limit_bytes = 1 << 30
     keep(spool, "1", BOB, KIB)
     keep(spool, "2", ANN, 12 * MIB)  # before it was looked at, which may be a long time
-    care = SpoolCare(spool, 1.0, Attempts(["1", "2"]), lambda _: care.shortage)
+    care = care_of(spool, Attempts(["1", "2"]), lambda _: care.shortage)
     care.shortage, care.attempts = TIGHT, care._attempts
     return care
 
@@ -243,7 +250,7 @@ async def test_a_hole_that_an_output_ends_with_is_not_printed(spool, care, after
     """ftruncate(2): it takes nothing of the disk, so nobody is to lose an output for it."""
     keep(spool, "10", BOB, 2 << 20)
     care.shortage = Shortage(-(64 << 20), 0, 2 << 20)  # far from short
-    spool.limit_bytes = LIMIT_BYTES
+    spool.holes.limit_bytes = LIMIT_BYTES
     await care.look()
     before = {one.job: one.size_bytes for one in kept_in(spool.root) if one.job in ("1", "10")}
     for _ in range(2):
@@ -261,7 +268,7 @@ async def test_a_hole_that_an_output_ends_with_is_not_printed(spool, care, after
 
 
 async def test_what_was_cut_out_of_an_output_was_printed_all_the_same(spool, care):
-    spool.limit_bytes = LIMIT_BYTES
+    spool.holes.limit_bytes = LIMIT_BYTES
     await care.look()
     for _ in range(2):
         print_more(spool, "2", 7 * MIB)

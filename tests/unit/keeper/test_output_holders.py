@@ -1,0 +1,80 @@
+"""Processes of a user that write on to outputs of attempts that have ended."""
+
+import contextlib
+import os
+import subprocess
+import time
+
+import pytest
+
+from lbd.keeper.output_holders import OutputHolders
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users"),
+]
+
+ANN, BOB, DAEMONS = 64001, 64002, 64003
+WAYS = {
+    "open": "input()",
+    "hidden": "ctypes.CDLL(None).prctl(4, 0); input()",  # PR_SET_DUMPABLE
+    "mapped": "m = mmap.mmap({fd}, 1); os.close({fd}); input()",
+}
+
+
+@contextlib.contextmanager
+def holder(uid, descriptor, way="open"):
+    """A process of theirs that has it, and waits."""
+    script = f"import ctypes, mmap, os; {WAYS[way]}".format(fd=descriptor)
+    script = script.replace("input()", "print(flush=True); input()")
+    become = ["setpriv", "--reuid", str(uid), "--clear-groups"]
+    with subprocess.Popen(
+        [*become, "/usr/bin/python3", "-IS", "-c", script],
+        pass_fds=(descriptor,), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def output(tmp_path):
+    path = tmp_path / "7.1.out"
+    path.write_bytes(b"x")
+    os.chown(path, DAEMONS, -1)
+    descriptor = os.open(path, os.O_RDWR)
+    yield path, descriptor
+    os.close(descriptor)
+
+
+def ended(path, *, uid=ANN, owner=DAEMONS):
+    """By one order; returns once whoever looks for them has ended."""
+    holders = OutputHolders()
+    holders.end(uid, os.fsencode(path), owner)
+    while not holders._is_free():
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_has_it_ends_and_nobody_else(output, tmp_path, way):
+    path, descriptor = output
+    with (
+        open(tmp_path / "other", "wb") as other,
+        holder(ANN, descriptor, way) as theirs,
+        holder(BOB, descriptor) as bobs,
+        holder(ANN, other.fileno()) as anns,
+    ):
+        ended(path)
+        assert theirs.wait(60) == -9
+        assert (bobs.poll(), anns.poll()) == (None, None)
+
+
+@pytest.mark.parametrize(("uid", "owner"), [(ANN, BOB), (0, DAEMONS), (DAEMONS, DAEMONS)])
+def test_no_lbm_has_other_processes_ended(output, uid, owner):
+    """Such as hold files of others, root's, or those of the daemons."""
+    path, descriptor = output
+    with holder(uid, descriptor) as process:
+        ended(path, uid=uid, owner=owner)
+        assert process.poll() is None

@@ -1,0 +1,116 @@
+"""Outputs of which a process of their user has a descriptor, or the lock."""
+
+import asyncio
+import os
+import subprocess
+import threading
+
+import pytest
+
+from lbd.lbm.queue import spool_room
+from lbd.lbm.queue.output_file import owner_of, punch_hole
+from lbd.lbm.queue.spool_room import Shortage
+from tests.unit.lbm.queue.test_spool_room import (
+    ANN,
+    BOB,
+    KIB,
+    LIMIT_BYTES,
+    Attempts,
+    care_of,
+    keep,
+    room,
+    spool,
+)
+
+__all__ = ("spool",)  # the fixture
+
+
+def may_write(uid, path):
+    """By a descriptor that a process has kept."""
+    descriptor = os.open(path, os.O_PATH)
+    become = ["setpriv", "--reuid", str(uid), "--clear-groups"]
+    opens = [*become, "sh", "-c", f"exec 3>>/proc/self/fd/{descriptor}"]
+    done = subprocess.run(opens, pass_fds=(descriptor,), stderr=subprocess.DEVNULL)
+    os.close(descriptor)
+    return done.returncode == 0
+
+
+async def test_of_what_was_lost_nothing_is_left_to_its_user(spool):
+    """Some file systems have room without end for the attributes of a file; and it is not to be
+    opened again."""
+    keep(spool, "10", ANN, 512 * KIB)
+    path = spool.output("10", 1)
+    try:
+        os.setxattr(path, "user.more", bytes(1024))
+    except OSError:
+        pytest.skip("this file system has no attributes of users")
+    assert may_write(ANN, path)
+    await room(spool, 1 << 40)
+    assert "user.more" not in os.listxattr(path)
+    assert owner_of(path) == ANN
+    assert not may_write(ANN, path)
+
+
+async def test_who_holds_the_lock_of_a_file_that_is_to_go_takes_nobody_elses(spool, monkeypatch):
+    """By a write that lasts, on a descriptor that a process has kept."""
+    keep(spool, "10", ANN, 2048 * KIB)
+    keep(spool, "11", BOB, 1024 * KIB)
+    over = threading.Event()
+    monkeypatch.setattr(spool_room, "drop", lambda *_, **__: over.wait() and False)
+    try:
+        assert not (await room(spool, 1 << 40))[BOB]
+    finally:
+        over.set()
+
+
+async def test_who_holds_the_lock_of_their_output_holds_up_nobody(spool):
+    """As whoever writes to it does, for as long as they make that write last: by gigabytes at a
+    time, or by a page that is never answered. To punch a hole, we need that lock."""
+    for job, uid in (("1", BOB), ("2", ANN)):
+        keep(spool, job, uid, 3 * LIMIT_BYTES)
+    over, inode = threading.Event(), os.stat(spool.output("2", 1)).st_ino
+
+    def punch(descriptor, first, size):
+        if os.fstat(descriptor).st_ino == inode:
+            over.wait()
+        punch_hole(descriptor, first, size)
+
+    spool.holes.punch_hole = punch
+    care = care_of(spool, Attempts(["1", "2"]), lambda _: Shortage(-1, 0))
+    try:
+        for _ in range(2):
+            await asyncio.wait_for(care.look(), 60)
+        assert os.stat(spool.output("1", 1)).st_blocks * 512 <= LIMIT_BYTES
+        assert os.stat(spool.output("2", 1)).st_blocks * 512 >= 3 * LIMIT_BYTES
+        assert spool.calls.is_under_way(ANN, ("2", 1))
+        assert not spool.calls.is_under_way(BOB, ("1", 1))
+    finally:
+        over.set()
+
+
+async def test_who_lets_nothing_be_taken_back_ends_while_the_disk_is_short(spool, monkeypatch):
+    keep(spool, "2", ANN, 3 * LIMIT_BYTES)
+    over, attempts = threading.Event(), Attempts(["2"])
+    spool.holes.punch_hole = lambda *_: over.wait()
+    monkeypatch.setattr(spool_room, "STUCK_S", 1e-9)
+    try:
+        await care_of(spool, attempts, lambda _: Shortage(1, 0)).look()
+        assert attempts.ended == [("2", 1)]
+    finally:
+        over.set()
+
+
+@pytest.mark.parametrize("holds", [True, False])
+async def test_who_writes_on_to_the_output_of_an_attempt_that_has_ended_is_ended(spool, holds):
+    """The disk would be full again and again, for as long as they like."""
+    descriptor = spool.open("10", 1, "out", ANN)
+    os.write(descriptor, bytes(2 * LIMIT_BYTES))
+    os.fsync(descriptor)
+    if not holds:
+        os.close(descriptor)
+    attempts = Attempts([])
+    await care_of(spool, attempts, lambda _: Shortage(1 << 40, 0)).look()
+    assert attempts.written == ({ANN: [spool.output("10", 1)]} if holds else {})
+    assert spool.quick.loses(ANN) == holds
+    if holds:
+        os.close(descriptor)
