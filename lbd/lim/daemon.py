@@ -25,20 +25,19 @@ from lbd.lim.core.settings import InForce
 from lbd.lim.core.signed import policy_version
 from lbd.lim.core.state import Identity, LimState
 from lbd.lim.identity import identity_of
+from lbd.lim.log_lines import LINES
 from lbd.lim.settings_file import SettingsFile
 from lbd.lim.site_command import SiteCommand
 from lbd.load import sampler as kernel
 from lbd.load import site
 from lbd.load.index import exchanged
 from lbd.load.scopes import JobsScope, Root
-from lbd.local.rate_limit import Rates
 from lbd.model import HostId, JobId, Placement, PlacementRequest, Queues
 from lbd.policy.view import Ask, Decision, Nowhere, Probe, Reply
 
 log = logging.getLogger(__name__)
 
 LEAVE_TIMEOUT_S = 1.0  # for saying goodbye to everybody
-LINES_PER_S, LINES_AT_ONCE = 1.0, 100.0  # of the log, about one host
 LOOK_AGAIN_S = 0.02  # for news of other hosts, while a command waits for the first
 # uvloop counts in whole milliseconds, of the moment and of the pause: by so much its timer may be
 # early, and a tick before its time is followed by a dozen more until it has come.
@@ -74,7 +73,6 @@ class Lim:
         self._stood_in_for = ""  # the index of the site's that this host does not have now
         self._sends: set[asyncio.Task[None]] = set()
         self._in_flight: Counter[str] = Counter()
-        self._lines = Rates(LINES_PER_S, LINES_AT_ONCE)
         self._last_words = False  # said: nothing new is sent, not even in answer to a reply
         self._stop = asyncio.Event()
         self._sampling = Loop("sampling", self._sample, self._died)
@@ -187,19 +185,11 @@ class Lim:
                 case e.Configure():
                     self.sampler.config = action.in_force.load
                 case e.Log():
-                    self._say(action)
+                    LINES.say(action)
                 case e.Stop():
                     self._died(action.reason)
                 case e.Reply():
                     raise AssertionError("a reply to nothing")
-
-    def _say(self, line: e.Log) -> None:
-        """One host that comes and goes a thousand times a second fills no log, in which the lines
-        about others would be lost."""
-        if line.peer and self._lines.turn_s(line.peer, time.monotonic(), 0.0) is None:
-            return
-        level = logging.WARNING if line.warning else logging.INFO
-        log.log(level, line.text, extra={"peer": line.peer})
 
     def _start_send(self, send: e.Send) -> None:
         if self._last_words:

@@ -9,7 +9,8 @@ from lbd.config.schema import LoadConfig
 from lbd.errors import ConfigError, LbdError
 from lbd.lim.core import messages as m
 from lbd.lim.core.events import Log
-from lbd.lim.daemon import LINES_AT_ONCE, Lim
+from lbd.lim.daemon import Lim
+from lbd.lim.log_lines import LINES_AT_ONCE
 from lbd.local.connection_limits import Crowd
 from lbd.local.json_socket import Connection, Refusal
 from tests.unit.lim.daemons import LBM, LIM, NOBODY, PLACE, ROOT, Daemon, config, running, until, up
