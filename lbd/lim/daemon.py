@@ -25,6 +25,7 @@ from lbd.lim.core.settings import InForce
 from lbd.lim.core.signed import policy_version
 from lbd.lim.core.state import Identity, LimState
 from lbd.lim.identity import identity_of
+from lbd.lim.log_lines import LINES
 from lbd.lim.settings_file import SettingsFile
 from lbd.lim.site_command import SiteCommand
 from lbd.load import sampler as kernel
@@ -184,8 +185,7 @@ class Lim:
                 case e.Configure():
                     self.sampler.config = action.in_force.load
                 case e.Log():
-                    level = logging.WARNING if action.warning else logging.INFO
-                    log.log(level, action.text, extra={"peer": action.peer})
+                    LINES.say(action)
                 case e.Stop():
                     self._died(action.reason)
                 case e.Reply():

@@ -1,13 +1,20 @@
-"""Closes the connections of an address that floods a port with calls (see `call_floods`).
+"""Closes the connections of an address that floods a port with calls (see `call_floods`), or with
+what is none: frames of HTTP/2 that gRPC reads for itself.
 
 gRPC counts the calls of each connection for channelz, which costs a call nothing that can be
 measured. To ask for these numbers costs up to a millisecond. So they are asked for only while this
 process is busy, and those of each connection only while many calls are left.
+
+One thread reads all connections, and goes on with one for as long as something is there. By frames
+without end (PING, SETTINGS, PRIORITY, unknown ones) one connection keeps all others waiting. The
+kernel knows how much has come of each. What no message explains counts as calls that are left.
 """
 
 import asyncio
 import json
 import logging
+import socket
+import struct
 import time
 import weakref
 from collections import Counter
@@ -32,20 +39,28 @@ CLOSE_LOOK_S = 0.1
 AWAY_LOOK_S = 0.005  # a TLS handshake takes about as long
 SPENT = 0.1  # of the time by looks, at most
 PEERS_MAX = 4096
+FRAMES_BYTES = 1 << 15  # of what is no message, or none that is whole, so many count as a call
+RECEIVED_AT = 128  # tcpi_bytes_received in the kernel's tcp_info
 
 
 class CallWatch:
     """Looks at a server's calls for as long as there is that server."""
 
     def __init__(
-        self, server: grpc.aio.Server, place: tuple[str, int], taken: Counter[str]
+        self,
+        server: grpc.aio.Server,
+        place: tuple[str, int],
+        taken: Counter[str],
+        read_bytes: Counter[str],
     ) -> None:
-        """`taken`: how many calls were taken over of each peer, as gRPC writes it."""
+        """`taken`: how many calls were taken over of each peer, as gRPC writes it; `read_bytes`:
+        of messages."""
         self._server = weakref.ref(server)
         self._address, self._port = place
-        self._taken = taken
+        self._taken, self._read_bytes = taken, read_bytes
         self._floods = CallFloods()
         self._left = 0
+        self._frames_bytes = 0
         self._looked_s = time.monotonic()
         self._cpu_s = time.process_time()
         self._keeps_away = False
@@ -74,20 +89,33 @@ class CallWatch:
         if busy < BUSY and len(self._taken) < PEERS_MAX:
             return False
         before, self._left = self._left, begun_calls() - self._taken.total()
-        return self._left - before > MANY or len(self._taken) >= PEERS_MAX
+        frames_bytes = sum(self._received().values()) - self._read_bytes.total()
+        had_bytes, self._frames_bytes = self._frames_bytes, frames_bytes
+        grown = self._left - before + (frames_bytes - had_bytes) // FRAMES_BYTES
+        return grown > MANY or len(self._taken) >= PEERS_MAX
+
+    def _received(self) -> dict[Place, int]:
+        """Bytes, by connection."""
+        there = connections_to(self._address, self._port, descriptors())
+        return {peer: received_bytes(sock) for sock, peer in there}
 
     def _look_closely(self, now_s: float) -> None:
-        begun = dict(begun_by_peer(self._port))
+        begun, received = dict(begun_by_peer(self._port)), self._received()
         for peer in self._taken.keys() - begun.keys():
             self._left += self._taken.pop(peer)
-        left = {place_of(peer): calls - self._taken[peer] for peer, calls in begun.items()}
+            self._read_bytes.pop(peer, None)
+        left = {}
+        for peer, calls in begun.items():
+            place = place_of(peer)
+            frames_bytes = max(0, received.get(place, 0) - self._read_bytes[peer])
+            left[place] = calls - self._taken[peer] + frames_bytes // FRAMES_BYTES
         for flood in self._floods.look(left, now_s):
             address, port = flood.source
             if port == ANY_PORT:
                 what = f"{address}: its connections are closed for {flood.away_s:g} s"
             else:
                 what = f"{address}, port {port}: that connection is closed"
-            log.warning("too many calls to port %d from %s", self._port, what)
+            log.warning("too many calls or frames to port %d from %s", self._port, what)
         if not self._keeps_away:
             self._keep_away()
 
@@ -102,6 +130,15 @@ class CallWatch:
                     reset(sock)
             later_s = max(AWAY_LOOK_S, (time.thread_time() - began_s) / SPENT)
             asyncio.get_running_loop().call_later(later_s, self._keep_away)
+
+
+def received_bytes(sock: socket.socket) -> int:
+    """Since it is connected; 0 if that has been closed meanwhile."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RECEIVED_AT + 8)
+        return int(struct.unpack_from("=Q", info, RECEIVED_AT)[0])
+    except (OSError, struct.error):
+        return 0
 
 
 def place_of(peer: str) -> Place:

@@ -94,13 +94,15 @@ def hold(context: "Context", budget: Budget, asker: str, amount: int, what: str)
     )
 
 
-class OneProof:
-    """The context of a call. Who calls is asked for several times, and gRPC reads the whole
-    certificate again each time."""
+class Counted:
+    """The context of a call; what is read is counted. Who calls is asked for several times, and
+    gRPC reads the whole certificate again each time."""
 
-    def __init__(self, context: "Context") -> None:
+    def __init__(self, context: "Context", peer: str, read_bytes: Counter[str]) -> None:
+        """`read_bytes`: by peer."""
         self._context = context
         self._proof: Mapping[str, Iterable[bytes]] | None = None
+        self._peer, self._read_bytes = peer, read_bytes
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._context, name)
@@ -110,13 +112,22 @@ class OneProof:
             self._proof = self._context.auth_context()
         return self._proof
 
+    async def read(self) -> object:
+        message = await self._context.read()
+        if isinstance(message, bytes):
+            self._read_bytes[self._peer] += len(message)
+        return message
 
-class Answers(OneProof):
-    """Of a call with many answers: each counts while it waits to be sent."""
+
+class Answers:
+    """The context of a call with many answers: each counts while it waits to be sent."""
 
     def __init__(self, context: "Context", unread: Budget, asker: str) -> None:
-        super().__init__(context)
+        self._context = context
         self._unread, self._asker = unread, asker
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._context, name)
 
     async def write(self, message: bytes) -> None:
         """Raises TooMuch."""
@@ -132,6 +143,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
         self._handlers = tuple(handlers)
         self._trust = trust
         self.taken: Counter[str] = Counter()  # calls, by their peer as gRPC writes it
+        self.read_bytes: Counter[str] = Counter()  # of their messages
         self._known: dict[str, Handler] = {}  # of methods that there are
         self._calls = Budget(CALLS_MAX, sys.maxsize)
         self._streams = Budget(STREAMS_MAX, sys.maxsize)
@@ -161,8 +173,8 @@ class GuardedCalls(grpc.GenericRpcHandler):
         is_long = handler.request_streaming or handler.response_streaming
 
         async def bounded(requests: object, context: "Context") -> object:
-            self.taken[context.peer()] += 1
-            context = cast("Context", OneProof(context))
+            self.taken[peer := context.peer()] += 1
+            context = cast("Context", Counted(context, peer, self.read_bytes))
             asker = self._trust.asker(context)
             hold(context, self._calls, asker, 1, "calls under way")
             if not is_long:

@@ -38,6 +38,7 @@ log = logging.getLogger("lbd.tls")
 
 LOOK_S = 1.0  # how soon a changed file is noticed
 SEEN_MAX = 4096  # callers' certificates, not to be taken apart at each call
+CERTIFICATE_BYTES = 8192  # of the authority's the longest has half of that
 
 Stamp = tuple[int, int, int]
 Find = Callable[[], "Authority | None"]
@@ -322,11 +323,14 @@ def is_of(authority: bytes, certificate: bytes) -> bool:
 
 
 def certificate_of(context: Call) -> bytes:
-    """Returns the caller's certificate, PEM. Raises PeerError without one."""
+    """Returns the caller's certificate, PEM. Raises PeerError without one, or if it is longer than
+    any of ours: who has a token can make one of 100 KB, and another for each call."""
     found = context.auth_context().get("x509_pem_cert")
     if not found:
         raise PeerError("no certificate")
     certificate: bytes = next(iter(found))
+    if len(certificate) > CERTIFICATE_BYTES:
+        raise PeerError(f"a certificate of {len(certificate)} bytes")
     return certificate
 
 

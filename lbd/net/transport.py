@@ -326,5 +326,5 @@ def bind(
     if bound == 0 or count_listeners(packed, bound) > 1:  # one that came in the same moment
         raise ConfigError(f"cannot listen on {where}: in use, or not an address of this host")
     ConnectionShares(server, (address, bound), CONNECTIONS_MAX)
-    CallWatch(server, (address, bound), calls.taken)
+    CallWatch(server, (address, bound), calls.taken, calls.read_bytes)
     return server

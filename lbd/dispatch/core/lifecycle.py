@@ -69,11 +69,18 @@ from lbd.errors import LbdError
 from lbd.model import CANCEL, DISBAND, REGROUP, REQUEUE, Closed, HostId, JobId, JobState
 
 KILL, TERM = 9, 15
+UNASKED = "its host began it before its gang was whole"
 NOT_ALONE = (Cause.CUT, Cause.CHECKPOINT, Cause.EVICTED)  # none of a gang goes on like that
 ENDING = (0, KILL, TERM)  # what `lbctl kill` sends to end a job
 LOOKS_MAX = 500  # jobs that may join the queue in one turn: 20 ms
 STILL_S = 1.0  # without a tick: we were stopped, or suspended with our host
 KILLED_AT_ONCE = 1000  # attempts of one host that are not ours: 30 ms
+
+
+def stop_reason_of(live: Live, gang: Gang | None, ending: Ending) -> str:
+    """What its attempt was to end for. Of a gang the host's word does not count: by it, one would
+    wait for others that have ended, or begin again beside those that may not."""
+    return live.stop_reason or ("" if gang is not None else ending.stop_reason)
 
 
 @dataclass(slots=True)
@@ -368,9 +375,9 @@ class Lifecycle:
             return [Settle(job, attempt, name)]
         self._let_go(live)
         live.reason = f"{name}: {ending.reason}"
-        stop_reason, live.stop_reason = live.stop_reason or ending.stop_reason, ""
-        actions: list[Action] = []
         gang = self.gangs.of(live.job)
+        stop_reason, live.stop_reason = stop_reason_of(live, gang, ending), ""
+        actions: list[Action] = []
         if gang is not None and phase in BEFORE_READY:
             gang.may_run = False
         # One that was to end may have been ended as it began, which is no fault of the host's.
@@ -467,20 +474,20 @@ class Lifecycle:
     def _over(self, live: Live, ending: Ending, now_s: float, rng: Random) -> list[Action]:
         """The attempt has certainly ended."""
         assert live.lease is not None
-        host = live.lease.host
+        host, had_begun, gang = live.lease.host, live.lease.begun, self.gangs.of(live.job)
+        stop_reason, actions = stop_reason_of(live, gang, ending), list[Action]()
+        if gang is not None and ending.cause is not Cause.LOST and not stop_reason:
+            actions += self.gangs.begun(live)  # who has ended had begun, whether that was said
+            if not (gang.released or gang.may_run):
+                ending = replace(ending, cause=Cause.LOST, reason=UNASKED)
         self._let_go(live)
-        actions: list[Action] = []
         evicted = ending.cause is Cause.EVICTED
         lost = ending.cause is Cause.LOST or (evicted and not live.job.may_restart)
         if lost:
             actions += self._host_failed(host, now_s, rng)
         elif ending.exit_status == 0:
             self.hosts.worked(host)
-        stop_reason, live.stop_reason, live.reason = (
-            live.stop_reason or ending.stop_reason,
-            "",
-            ending.reason,
-        )
+        live.stop_reason, live.reason = "", ending.reason
         succeeded = ending.cause is Cause.EXITED and ending.exit_status == 0
         if succeeded:
             self.queues.heads.learn(self.queues.registry.entries[live.job.id], now_s)
@@ -489,14 +496,20 @@ class Lifecycle:
             return actions + self._final(
                 live, JobState.CANCELLED, why, now_s, rng, Fate.CANCELLED, ending
             )
-        gang = self.gangs.of(live.job)
         if gang is not None and stop_reason == DISBAND and not succeeded:
             ending = replace(ending, reason=ending.reason or DISBANDED)
             return actions + self._final(
                 live, JobState.CANCELLED, ending.reason, now_s, rng, Fate.CANCELLED, ending
             )
         if gang is not None and stop_reason == REGROUP:  # also if it has succeeded since then
-            return actions + self._given_back(live, gang, stop_reason, now_s, rng, ending)
+            if live.job.may_restart or not had_begun:
+                return actions + self._given_back(live, gang, stop_reason, now_s, rng, ending)
+            # Another host has said that none had begun.
+            if not succeeded:
+                actions += self._lost(live, ending, now_s, rng, had_begun=True)
+            else:
+                actions += self._final(live, JobState.DONE, "", now_s, rng, Fate.DONE, ending)
+            return actions + self._keep_whole(live, gang, now_s, rng)
         if stop_reason == REQUEUE and live.job.may_restart:  # likewise: its user was told so
             live.job = self.queues.registry[live.job.id].job._replace(tier=1)
             starts = self.queues.ended(live.job.id, now_s, rng, whole=False)
@@ -508,19 +521,21 @@ class Lifecycle:
         if ending.cause in (Cause.CUT, Cause.CHECKPOINT) and not lost:
             return actions + self._next_tier(live, ending, now_s, rng)
         if lost:
-            actions += self._lost(live, ending, now_s, rng)
+            actions += self._lost(live, ending, now_s, rng, had_begun=had_begun)
             return actions + (self._keep_whole(live, gang, now_s, rng) if gang else [])
         if evicted:
             return actions + self._again(live, Fate.EVICTED, ending, now_s, rng)
         state, fate = (JobState.DONE, Fate.DONE) if succeeded else (JobState.FAILED, Fate.FAILED)
         return actions + self._final(live, state, ending.reason, now_s, rng, fate, ending)
 
-    def _lost(self, live: Live, ending: Ending, now_s: float, rng: Random) -> list[Action]:
+    def _lost(
+        self, live: Live, ending: Ending, now_s: float, rng: Random, *, had_begun: bool
+    ) -> list[Action]:
         gang = self.gangs.of(live.job)
         if gang is not None and not gang.is_whole:
             why = f"{ending.reason}; another job of its gang has ended, so it cannot begin again"
             return self._final(live, JobState.LOST, why, now_s, rng, Fate.LOST, ending)
-        if gang is not None and not (gang.released or gang.may_run):
+        if gang is not None and not (had_begun or gang.released or gang.may_run):
             return self._again(live, Fate.LOST, ending, now_s, rng)  # it was held, and never ran
         if not live.job.may_restart:
             why = f"{ending.reason}; it may have run in part, and it may not restart"

@@ -8,7 +8,9 @@ import pytest
 from lbd.config.schema import LoadConfig
 from lbd.errors import ConfigError, LbdError
 from lbd.lim.core import messages as m
+from lbd.lim.core.events import Log
 from lbd.lim.daemon import Lim
+from lbd.lim.log_lines import LINES_AT_ONCE
 from lbd.local.connection_limits import Crowd
 from lbd.local.json_socket import Connection, Refusal
 from tests.unit.lim.daemons import LBM, LIM, NOBODY, PLACE, ROOT, Daemon, config, running, until, up
@@ -245,6 +247,17 @@ async def test_a_loop_that_dies_stops_the_daemon_which_says_which(tmp_path):
     daemon.lim.sampler.read = broken
     with pytest.raises(LbdError, match="the sampling loop died: ZeroDivisionError"):
         await daemon.lim.run(daemon.stop)
+
+
+async def test_a_host_that_comes_and_goes_does_not_fill_the_log(two, caplog):
+    lim = two[0].lim
+    caplog.set_level("INFO")
+    caplog.clear()
+    lim.perform([Log(f"host h9 is here, {number}", peer="h9") for number in range(1000)])
+    lim.perform([Log("host h8 is here", peer="h8"), Log("nobody's line")])
+    said = caplog.messages
+    assert sum("h9" in line for line in said) in range(int(LINES_AT_ONCE), 200)
+    assert {"host h8 is here", "nobody's line"} <= set(said)
 
 
 async def test_a_goodbye_is_said(two):

@@ -19,9 +19,13 @@ from tests.unit.net.raw_http2 import (
     END_HEADERS,
     END_STREAM,
     HEADERS,
+    PING,
     PREFACE,
+    PRIORITY,
     RESET,
     SETTINGS,
+    WINDOW_BYTES,
+    WINDOW_SETTING,
     frame,
     text,
 )
@@ -118,6 +122,53 @@ ENDINGS = {
 }
 
 
+FRAMES = {
+    "pings": frame(PING, 0, 0, bytes(8)),
+    "settings": frame(SETTINGS, 0, 0, struct.pack(">HI", WINDOW_SETTING, WINDOW_BYTES)),
+    "priorities": frame(PRIORITY, 0, 1, bytes(5)),
+    "unknown frames": frame(0x77, 0, 0),
+}
+
+
+def flood_with_frames(port, data, is_over):
+    """From another address, until that connection is closed."""
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), source_address=(FLOODER, 0)) as sock,
+    ):
+        sock.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(SETTINGS, ACK, 0))
+        reader = threading.Thread(target=read_all, args=(sock,))
+        reader.start()
+        while not is_over.is_set() and reader.is_alive():
+            sock.sendall(data)
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+async def test_whose_frames_are_no_calls_is_kept_away_too(port, kind, monkeypatch, caplog):
+    """gRPC reads on from such a connection, and from no other. Others waited for seconds."""
+    monkeypatch.setattr(call_watch, "FRAMES_BYTES", 1 << 10)  # the flood may be a slow one here
+    monkeypatch.setattr(call_floods, "source_of", lambda place: (place[0], ANY_PORT))
+    is_over, data = threading.Event(), FRAMES[kind] * 8000
+    thread = threading.Thread(target=flood_with_frames, args=(port, data, is_over))
+    thread.start()
+    await asyncio.to_thread(thread.join, 60)
+    is_over.set()
+    assert f"too many calls or frames to port {port} from {FLOODER}: " in caplog.text
+
+
+async def test_long_messages_are_no_flood(port, monkeypatch, caplog):
+    """However many come."""
+    monkeypatch.setattr(call_watch, "FRAMES_BYTES", 1 << 7)
+    monkeypatch.setattr(call_watch, "BUSY", 0.0)
+    peers = transport.Peers(transport.Plain("h3", KEY), OPTIONS)
+    echo = peers.channel("h1", f"127.0.0.1:{port}").unary_unary(METHOD)
+    message = bytes(1 << 19)
+    for _ in range(100):
+        assert await echo(message, metadata=peers.metadata) == message
+    await peers.close()
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize("kind", ENDINGS)
 async def test_who_floods_is_kept_away_and_others_are_heard(port, kind, monkeypatch, caplog):
     """Twenty connections kept all other hosts from a port for as long as they liked."""
@@ -128,7 +179,7 @@ async def test_who_floods_is_kept_away_and_others_are_heard(port, kind, monkeypa
     echo = peers.channel("h1", f"127.0.0.1:{port}").unary_unary(METHOD)
     try:
         assert await echo(b"x", metadata=peers.metadata) == b"x"
-        said = f"too many calls to port {port} from {FLOODER}: "
+        said = f"too many calls or frames to port {port} from {FLOODER}: "
         await flooded(2, (port, ENDINGS[kind], is_over), said, caplog)
         again = socket.create_connection(("127.0.0.1", port), source_address=(FLOODER, 0))
         again.settimeout(30)
@@ -151,6 +202,12 @@ async def test_on_loopback_a_connection_that_floods_is_closed_and_the_next_let_i
     echo = peers.channel("h1", f"127.0.0.1:{port}").unary_unary(METHOD)
     await heard(echo, peers.metadata)
     await peers.close()
+
+
+def test_of_a_connection_that_was_closed_meanwhile_nothing_has_come():
+    sock = socket.create_server(("127.0.0.1", 0))
+    sock.close()
+    assert call_watch.received_bytes(sock) == 0
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import ast
 import asyncio
 import gc
 import tracemalloc
+from collections import Counter
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import lbd
 from lbd.config.schema import LbmConfig
 from lbd.local.budget import Budget
 from lbd.net import guarded_calls, transport
-from lbd.net.guarded_calls import CALLS_MAX, READ_AT_ONCE, Answers, OneProof
+from lbd.net.guarded_calls import CALLS_MAX, READ_AT_ONCE, Answers, Counted
 from lbd.net.tls import certificate_of
 from tests.unit.enrolment import joined, made_authority
 from tests.unit.net.raw_http2 import WINDOW_BYTES, RawClient
@@ -376,6 +377,6 @@ def test_the_certificate_of_a_caller_is_read_once_a_call():
         def peer(self):
             return "ipv4:10.0.0.2:40123"
 
-    context = Answers(OneProof(Context()), Budget(1, 1), "h2")
+    context = Answers(Counted(Context(), "h2", Counter()), Budget(1, 1), "h2")
     assert [certificate_of(context) for _ in range(3)] == [b"certificate"] * 3
     assert (read, context.peer()) == ([1], "ipv4:10.0.0.2:40123")

@@ -1,17 +1,20 @@
 """A host's certificate on disk, looked at while its daemons run."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from lbd.errors import PeerError
 from lbd.lim.core.table import NEVER
-from lbd.net.tls import Tls, has_new_certificate
+from lbd.net.tls import CERTIFICATE_BYTES, Tls, certificate_of, has_new_certificate
+from lbd.net.transport import NOBODY
 from lbd.trust import certificates
 from lbd.trust.authority import sign
 from lbd.trust.files import Credentials
-from lbd.trust.names import names_of
+from lbd.trust.names import DIGITS_MAX, names_of
 from lbd.trust.revocations import Revocations
+from lbd.trust.token import FINGERPRINT_BYTES, SECRET_BYTES, Token
 from tests.unit.enrolment import DAY_S, enrolled, joined, made_authority
 
 
@@ -98,3 +101,29 @@ def test_the_newest_list_of_revoked_hosts_holds_if_the_authority_has_signed_it(
     with pytest.raises(PeerError, match="has not signed"):
         tls.learn(sign(another, Revocations(99, {"h1": 1})))
     assert tls.files.read_revocations() == tls.revocations == authority.ledger().revocations()
+
+
+def test_a_certificate_longer_than_any_of_ours_is_not_read_and_not_kept(tls):
+    """Each took a tenth of a second where the authority is, and 130 KB for good."""
+    token = Token(bytes(SECRET_BYTES), bytes(FINGERPRINT_BYTES))
+    issuer = Credentials(
+        certificates.pem_of(certificates.token_key(token)),
+        certificates.anchor_of(token, time.time()),
+    )
+    key = certificates.private_key(certificates.new_key()).public_key()
+    shown = certificates.signed(issuer, key, "h2", ("h2",) * 3000, time.time(), 300.0)
+    call = SimpleNamespace(auth_context=lambda: {"x509_pem_cert": [shown]})
+    with pytest.raises(PeerError, match=f"a certificate of {len(shown)} bytes"):
+        certificate_of(call)
+    assert tls.asker(call) == NOBODY
+    assert not tls._seen
+
+
+def test_the_longest_certificate_of_the_authority_is_read(authority):
+    host = ".".join(["h" * 60] * 4)
+    made = certificates.signed(
+        Credentials(authority.key_file.read_bytes(), authority.certificate),
+        certificates.private_key(certificates.new_key()).public_key(),
+        host, tuple(names_of(host, 10**DIGITS_MAX - 1)), time.time(), DAY_S,
+    )  # fmt: skip
+    assert len(made) <= CERTIFICATE_BYTES // 2

@@ -6,7 +6,8 @@
 
 1. **Held, then released.** All its attempts are made by one decision and go out together. A host
    takes slots and files for its attempt, reports that it is ready, and begins nothing. Once all
-   are ready they are released. So none begins before there is room for all.
+   are ready they are released. So none begins before there is room for all. One that has ended
+   before, as its host says, is lost.
 2. **Given back.** If one is refused or lost, or not all are ready within `hold_s`, all the others
    are ended, and the gang waits again. It is put together again once no attempt is alive, so the
    attempts of one start have the same number.

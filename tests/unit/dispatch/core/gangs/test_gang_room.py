@@ -288,6 +288,9 @@ class History:
                 assert len(together) == len(begin.gang_hosts) == self.sizes[begin.job]
             server = self.table.life.queues.hosts[begin.host]
             assert server.used <= server.slots
+        for begin in begins:
+            if begin.gang_hosts:
+                self.table.ready(begin)
 
     def step(self):
         table, rng = self.table, self.rng
