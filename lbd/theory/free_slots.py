@@ -60,7 +60,7 @@ def chance_below(limit: int, events: Sequence[Ending]) -> float:
     To 1e-13, absolutely.
     """
     certain = sum(slots for slots, p in events if p >= 1.0)
-    open_ = sorted((slots, p) for slots, p in events if 0.0 < p < 1.0)
+    open_ = sorted((slots, p) for slots, p in events if p < 1.0)
     if certain >= limit:
         return 0.0
     return min(1.0, math.fsum(distribution(limit - certain, open_).chances))

@@ -167,6 +167,8 @@ def test_without_knowledge(move_s):
         (lambda: fit([-1.0]), "less than 0"),
         (lambda: fit([math.inf]), "for ever"),
         (lambda: fit([0.0, 0.0]), "longer than 0"),
+        (lambda: observed([-1.0]), "less than 0"),
+        (lambda: observed([3.0], [math.inf]), "for ever"),
         (lambda: safe_limit_s(-1.0), "0 or more"),
         (lambda: safe_limit_s(math.nan), "0 or more"),
         (lambda: Exponential(1.0).left_s(1.0, 0.0), "chance"),

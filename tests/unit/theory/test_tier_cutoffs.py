@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from itertools import combinations
+from random import Random
 
 import pytest
 
@@ -122,6 +123,22 @@ def test_no_cuts_on_the_grid_are_better_than_those_that_are_found(monkeypatch, s
 
     every = ([0.0, *inner, width] for inner in combinations(points[1:-1], len(servers) - 1))
     assert cost(best_on_grid(traffic, objective)) == pytest.approx(min(map(cost, every)))
+
+
+def test_the_load_that_would_do_does_and_hardly_more_would(monkeypatch):
+    """Also where the first tier could take all jobs, and the last one none."""
+    monkeypatch.setattr("lbd.theory.tier_cutoffs.GRID", 24)
+    rng, seen = Random(3), 0
+    for _ in range(60):
+        servers = [rng.choice((0.01, 0.5, 1.0, 4.0)) for _ in range(rng.randint(2, 4))]
+        sizes = BoundedPareto(1.0, 1e5, rng.uniform(0, 2))
+        found = solve_tiers(tiers(servers, rng.uniform(0.3, 1.0), sizes), "waiting")
+        if isinstance(found, Infeasible) and found.max_load > 0.01:
+            seen += 1
+            less, more = (tiers(servers, found.max_load + by, sizes) for by in (-0.001, 0.001))
+            assert isinstance(solve_tiers(less, "waiting"), Expected), less
+            assert isinstance(solve_tiers(more, "waiting"), Infeasible), more
+    assert seen > 10
 
 
 def test_a_tier_without_jobs_does_nothing_and_one_without_servers_is_overloaded():
