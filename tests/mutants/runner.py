@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 
 import pytest
 
@@ -110,6 +110,17 @@ def code_of(code: CodeType, where: str) -> CodeType | None:
         return code
     inner = (c for c in code.co_consts if isinstance(c, CodeType))
     return next((found for c in inner if (found := code_of(c, where))), None)
+
+
+def modules_with(path: Path, constant: str) -> list[ModuleType]:
+    """The module of this file, if it is imported and has the constant, and those that have imported
+    that from there."""
+    own = sys.modules.get(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    if own is None or constant not in vars(own):
+        return []
+    modules = [one for one in sys.modules.values() if isinstance(one, ModuleType) and one != own]
+    value = vars(own)[constant]
+    return [own, *(one for one in modules if vars(one).get(constant) is value)]
 
 
 @dataclass(eq=False, slots=True)
@@ -234,8 +245,10 @@ class Run:
 
     def _tests(self, path: Path, mutation: Mutation) -> tuple[list[int], float]:
         """Those that enter it, and how long they take unchanged."""
-        is_function = (str(path), mutation.where) in self.functions
-        rows = sorted(self.entered.get((str(path), mutation.where if is_function else ""), []))
+        places: set[Place] = {(str(path), mutation.where)}
+        if not places & self.functions.keys():  # a constant: whatever enters a file that has it
+            places = {(module.__file__ or "", "") for module in modules_with(path, mutation.where)}
+        rows = sorted({row for place in places for row in self.entered.get(place, [])})
         sums = list(itertools.accumulate(took_s for took_s, _ in rows))
         count = max(1, sum(sum_s < TESTS_S for sum_s in sums))
         return [n for _, n in rows[:count]], sum(took_s for took_s, _ in rows[:count])
@@ -270,18 +283,16 @@ class Run:
                     for function in found:
                         function.__code__ = code
             return
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        old = vars(sys.modules[name])[mutation.where]
         value = next(
             s.value
             for s in self.trees[path].body
             if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == mutation.where
         )
         code = compile(ast.Expression(value), str(path), "eval")
-        new = eval(code, vars(sys.modules[name]))  # noqa: S307 (our own source)
-        for module in list(sys.modules.values()):
-            if getattr(module, "__dict__", {}).get(mutation.where) is old:
-                setattr(module, mutation.where, new)
+        modules = modules_with(path, mutation.where)
+        new = eval(code, vars(modules[0]))  # noqa: S307 (our own source)
+        for module in modules:
+            setattr(module, mutation.where, new)
 
 
 def main() -> int:

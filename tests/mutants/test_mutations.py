@@ -1,11 +1,14 @@
 """Of the changes that tests/mutants/run makes."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
+from lbd.dispatch.core import lifecycle, retry
+from lbd.theory import target_time
 from tests.mutants.mutations import mutations
-from tests.mutants.runner import code_of, unlikely_if
+from tests.mutants.runner import code_of, modules_with, unlikely_if
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,14 @@ def test_a_change_reaches_the_code():
 
     f.__code__ = code
     assert f(5) == 4
+
+
+def test_a_constant_is_that_of_all_who_have_imported_it():
+    found = modules_with(Path(target_time.__file__), "EULER")
+    assert found == [target_time]
+    found = modules_with(Path(retry.__file__), "NOT_THERE")
+    assert (found[0], set(found)) == (retry, {retry, lifecycle})
+    assert modules_with(Path(retry.__file__), "Pauses.begin") == []
 
 
 def test_a_union_of_types_is_left_alone():

@@ -323,3 +323,17 @@ def test_what_is_wrong_with_a_row(wrong, said):
     fault = fault_of(found, tuple(getattr(found, name) for name in KINDS[JobRow]))
     assert said in fault
     assert bool(fault) is bool(said)
+
+
+@pytest.mark.parametrize(
+    ("started", "finished", "suspended_s", "suspended", "run_s"),
+    [
+        (None, 90.0, 0.0, None, None), (10.0, None, 0.0, None, None),
+        (10.0, 90.0, 0.0, None, 80.0), (10.0, 90.0, 30.0, None, 50.0),
+        (10.0, 90.0, 30.0, 60.0, 20.0), (10.0, 90.0, 0.0, 95.0, 80.0),
+        (10.0, 90.0, -5.0, None, 80.0), (10.0, 5.0, 0.0, None, 0.0),
+    ],
+)  # fmt: skip
+def test_suspended_time_is_no_run_time_on_record(started, finished, suspended_s, suspended, run_s):
+    one = row(started=started, finished=finished, suspended_s=suspended_s, suspended=suspended)
+    assert one.run_s == run_s
