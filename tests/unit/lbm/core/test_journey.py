@@ -7,8 +7,7 @@ import pytest
 from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.command_end import CommandEnd, status_of_refusal, why_ended
 from lbd.lbm.core.journey import POLL_S, Journey
-from lbd.lbm.core.next_host_after_refusal import MAX_TRIES, Bounds, Demands
-from lbd.lbm.core.resources import Grant, Granted
+from lbd.lbm.core.next_host_after_refusal import Bounds, Demands
 from lbd.model import HostId, JobState, Needs, Verdict
 
 H1, H2, H3 = HostId("h1"), HostId("h2"), HostId("h3")
@@ -294,47 +293,6 @@ LIVES = {
 def test_life(life):
     demands, *steps = life
     Life(**demands).goes(*steps)
-
-
-@pytest.mark.parametrize("mode", ["remote", "auto"])
-def test_what_must_leave_does_not_run_here_however_many_hosts_lack_its_program(mode):
-    life, tried = Life(mode=mode), ()
-    for _ in range(MAX_TRIES):
-        life(GO if not tried else LOOKED)
-        if not tried:
-            life(LOOKED)
-        host = HostId(f"x{len(tried)}")
-        life(e.LimSaid(Verdict.THERE, host, "x:1", "lowest"))
-        *_, last = life(NO_PROGRAM)
-        tried += (host,)
-    assert last == (
-        e.RunHere("nobody-took-it") if mode == "auto" else failed(NO_PROGRAM.advice, "refused")[1]
-    )
-
-
-NEEDS = {"needs": Needs((("gpu", 1),))}
-GRANT = Grant((Granted("gpu", 1, (0,)),))
-NEEDED = (*ASKED, (STAY, e.TakeNeeds()))
-
-
-@pytest.mark.parametrize(
-    "life",
-    [
-        (*NEEDED, (e.NeedsTaken(GRANT), e.RunHere("below-threshold", grant=GRANT)),
-         (e.EndedHere(0.5, 0), e.GiveNeedsBack(), e.Discharge(H1, True),
-          e.RecordEnd(JobState.DONE, 0, 0.5))),
-        (*NEEDED, (e.NeedsTaken(None, "taken", True), e.Discharge(H1, True), WAIT)),
-        (*NEEDED, (e.NeedsTaken(None, "no gpu"), failed("h1: no gpu", "refused")[0],
-                   e.Discharge(H1, True), failed("h1: no gpu", "refused")[1])),
-        (*FAILED_ONCE, (LOOKED, ask(H2)), (STAY, e.TakeTurn()),
-         (e.TurnTaken(True), warned(BROKEN.reason), e.TakeNeeds()),
-         (e.NeedsTaken(None, "no gpu"), failed(BROKEN.reason, "refused")[0], e.GiveTurnBack(),
-          e.Discharge(H1, True), failed(BROKEN.reason, "refused")[1])),
-    ],
-    ids=["granted", "others have it", "it has none", "another host has failed before"],
-)  # fmt: skip
-def test_what_it_needs_here_is_taken_and_given_back(life):
-    Life(**NEEDS).goes(*life)
 
 
 def test_its_turn_here_is_given_back_if_its_lbrun_goes_away_before_it_begins():
