@@ -170,7 +170,7 @@ class Forecast:
         if needs is not None and not needs.is_there:
             return releases_of(needs, self._known_of(registered.line))
         outlook = self._outlook(registered.line, now_s)
-        first = outlook.first if place.jobs and outlook.first else kind.slots
+        first = outlook.first or kind.slots
         missing, held = outlook.missing(first)
         if place.jobs:
             missing, held = max(0, first - outlook.free) + place.slots, outlook.held

@@ -250,6 +250,10 @@ def test_a_room_has_the_ages_of_what_runs_there_and_no_age_is_negative():
     assert found.releases.held == ((8.0, 1), (5.0, 1), (0.0, 1))
     assert (found.free, found.jobs) == (1, {"0": 1, "1": 1, "2": 1})
     assert room_of(server, 0.0, 10.0, NOTHING_KNOWN[0]).free == 0
+    server.is_of(HostSlots(H1, 2))  # one slot less than jobs: what ends first gives nothing back
+    found = room_of(server, math.inf, 10.0, NOTHING_KNOWN[0], named=True)
+    assert found.releases.held == ((5.0, 1), (0.0, 1))
+    assert (found.free, found.jobs) == (0, {"1": 1, "2": 1})
     assert without([1, 3, 2], 2) == [0, 2, 2]
 
 

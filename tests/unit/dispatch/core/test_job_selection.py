@@ -72,6 +72,8 @@ def test_tasks_are_named_by_array_and_index():
     assert meant("12_[3-5]") == meant("12_3-5") == meant("12_3", "12_5", "12_4") == ((14, 16),)
     assert meant("400_10") == ((401, 401),)
     assert meant("400_[0-30:10]") == ((400, 403),)
+    assert meant("12_[1-7:2]") == ((12, 12), (14, 14), (16, 16), (18, 18))
+    assert meant("12_1-999999") == ((12, 311),)
     assert meant("400_5-20", "12_300-999") == ((311, 311), (401, 402))  # those that there are
 
 

@@ -7,10 +7,13 @@ import pytest
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.gangs.gang_room import (
+    MARGIN,
     PARKED_OF_HOST,
     PARKED_OF_USER,
+    RUNS_KEPT,
     Drain,
     GangRoom,
+    RunTimes,
 )
 from lbd.dispatch.core.records import Begin
 from lbd.dispatch.core.registry import Entry
@@ -383,3 +386,12 @@ def test_which_slots_are_kept_and_until_when(size, slots, ends_s, kept, left):
     assert table.gang(size, slots=slots) == []
     plan = table.life.queues.plan
     assert (plan.ends_s, plan.kept, plan.left) == (ends_s, kept, left)
+
+
+def test_how_long_a_job_takes_is_what_its_like_took_lately():
+    times, job = RunTimes(), QueuedJob(JobId("1"), name="x", user="ann")
+    for run_s in (900.0, *[10.0] * (RUNS_KEPT - 1)):
+        times.ended(job, run_s)
+    assert times.longest_s(job) == MARGIN * 900.0
+    times.ended(job, 20.0)
+    assert times.longest_s(job) == MARGIN * 20.0
