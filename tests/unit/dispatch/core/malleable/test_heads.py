@@ -172,6 +172,17 @@ def test_it_is_asked_again_as_slots_come_back_but_not_all_the_time():
     assert table.ended("z") == ["a@h1:4"]  # all that it can use: at once
 
 
+def test_what_a_host_has_where_it_may_not_go_changes_nothing():
+    table = busy("heur")
+    assert table.arrive("a", barred=frozenset({HostId("h2")}), **WIDE) == []
+    asked = table.queues.heads.asked[1]
+    assert table.host("h2", 8) == []
+    assert table.at(1.0) == []
+    assert table.host("h2", 8, load=0.5) == []
+    assert table.queues.heads.asked[1].hold == asked.hold
+    assert table.at(60.5) == ["a@h1:1"]
+
+
 def test_it_holds_out_no_longer_than_the_setting_says():
     table = busy("pred", lives_s=SHORT_LIVES_S, hold_s_max=5.0)
     assert table.arrive("a", **WIDE) == []
