@@ -27,6 +27,7 @@ from tests.mutants.runner import Entered, code_of, in_turns, modules_with, unlik
         ("raise Wrong('a b', 1)", ["raise Wrong('a b', 1) → (dropped)"]),
         ("return f'{a + 1}'", ["return f'{a + 1}' → return None"]),
         ("return None", []),
+        ("go(zip(a, b, strict=True))", ["go(zip(a, b, strict=True)) → (dropped)"]),
     ],
 )
 def test_what_may_stand_in_its_place(body, became):
