@@ -148,3 +148,10 @@ def test_the_speedup_does_not_depend_on_the_unit_of_time(unit):
 def test_to_what_no_speedup_is_fitted(seen):
     with pytest.raises(ValueError, match=r"above 0|two different numbers"):
         fit(seen)
+
+
+def test_runs_on_two_numbers_of_slots_are_enough():
+    job = Speedup(8.0, 0.5)
+    found = fit(runs(job, slots=(1, 4)))
+    for n in (1, 4):
+        assert found.run_s(n) == pytest.approx(job.run_s(100.0, n), rel=1e-3)

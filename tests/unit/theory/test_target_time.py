@@ -128,6 +128,8 @@ def test_equal_tasks():
         (lambda: harmonic_2(-1), "0 or more"),
         (lambda: TaskMean(0.0), "above 0"),
         (lambda: TaskMean(1.0, 0.0), "above 0"),
+        (lambda: TaskMean(1.0, math.inf), "above 0"),
+        (lambda: TaskMean(math.inf, 1.0), "above 0"),
     ],
 )
 def test_what_makes_no_sense(asked, said):

@@ -12,7 +12,7 @@ from lbd.theory.bounded_pareto import BoundedPareto, with_mean
 from lbd.theory.cutoffs import Infeasible, solve
 from lbd.theory.measured_sizes import MeasuredSizes
 from lbd.theory.tags import Traffic, analyse
-from lbd.theory.tier_cutoffs import Expected, TierLoad, Tiers, best_on_grid, solve_tiers
+from lbd.theory.tier_cutoffs import Expected, TierLoad, Tiers, best_on_grid, sharpened, solve_tiers
 
 SIZES = BoundedPareto(0.03, 30.0, 0.8)
 
@@ -57,6 +57,20 @@ def test_what_overloads_a_tier_is_worth_nothing():
 
 def test_a_fair_one_is_fair():
     assert solve_tiers(tiers((1.0, 1.0, 1.0)), "fairness").unfairness < 1.01
+
+
+@pytest.mark.parametrize(
+    ("alpha", "ratio", "servers", "load"),
+    [
+        (0.41, 1e5, (1.0, 2.0, 1.0), 0.27),
+        (0.35, 1e7, (4.0, 2.0, 1.0), 0.35),
+        (2.11, 1e2, (4.0, 4.0, 2.0, 1.0), 0.43),
+    ],
+)
+def test_where_the_way_from_least_waiting_is_unfair_another_is_found(alpha, ratio, servers, load):
+    traffic = tiers(servers, load, BoundedPareto(1.0, ratio, alpha))
+    from_waiting = sharpened(traffic, best_on_grid(traffic, "waiting"), "fairness")
+    assert solve_tiers(traffic, "fairness").unfairness < 1.001 < from_waiting.unfairness
 
 
 def test_several_slots_wait_less_than_as_many_systems_of_one():
