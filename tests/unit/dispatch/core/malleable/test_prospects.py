@@ -199,8 +199,10 @@ def test_of_many_numbers_of_slots_some_are_shown(most, rows, last):
 
 
 def test_of_a_fixed_number_of_slots_every_strategy_takes_it():
-    found = answer(situation(room(2)), 2, 2, LINEAR)
-    assert found.picks == dict.fromkeys((one.upper() for one in STRATEGIES), 2)
+    unknown = Situation((room(1, (5.0, 3)),), 0, None, 0.0, None, 0, NONE)  # when it would begin
+    for now in (situation(room(2)), unknown):
+        found = answer(now, 2, 2, LINEAR)
+        assert found.picks == dict.fromkeys((one.upper() for one in STRATEGIES), 2)
 
 
 @pytest.mark.parametrize("order", [1, -1])
