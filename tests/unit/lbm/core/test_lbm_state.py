@@ -311,6 +311,16 @@ class TestJobs:
             (JobState.LOST, "lost contact")
         ]
 
+    def test_each_end_is_reported_once(self):
+        reported = []
+        jobs = Jobs(history=1, ended=lambda one: reported.append((one.id, one.state)))
+        for name in "ab":
+            jobs.add(job(name))
+        jobs.end(JobId("a"), JobState.LOST, 2.0)
+        jobs.end(JobId("a"), JobState.DONE, 3.0)
+        jobs.end(JobId("b"), JobState.DONE, 3.0)
+        assert reported == [("a", JobState.LOST), ("b", JobState.DONE)]
+
     def test_a_reason_known_before_its_end_is_kept_unless_the_end_has_one(self):
         jobs = Jobs(history=5)
         for name, reason in (("a", ""), ("b", "lost contact")):
