@@ -11,6 +11,7 @@ from lbd.dispatch.core.dependencies.conditions import conditions_of
 from lbd.dispatch.core.dependencies.dependents import Waits
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob, able
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
+from lbd.dispatch.core.gangs.gang_room import MARGIN, RUNS_KEPT, RunTimes
 from lbd.dispatch.core.ledger_rows import AttemptRow, JobRow, Tally
 from lbd.dispatch.core.malleable.slot_times import ResourceTimes, SlotTimes
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Live, Settle
@@ -338,3 +339,12 @@ def test_what_is_wrong_with_a_row(wrong, said):
 def test_suspended_time_is_no_run_time_on_record(started, finished, suspended_s, suspended, run_s):
     one = row(started=started, finished=finished, suspended_s=suspended_s, suspended=suspended)
     assert one.run_s == run_s
+
+
+def test_how_long_a_job_takes_is_what_its_like_took_lately():
+    times, job = RunTimes(), QueuedJob(JobId("1"), name="x", user="ann")
+    for run_s in (900.0, *[10.0] * (RUNS_KEPT - 1)):
+        times.ended(job, run_s)
+    assert times.longest_s(job) == MARGIN * 900.0
+    times.ended(job, 20.0)
+    assert times.longest_s(job) == MARGIN * 20.0

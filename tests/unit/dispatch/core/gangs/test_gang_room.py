@@ -7,13 +7,10 @@ import pytest
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.gangs.gang_room import (
-    MARGIN,
     PARKED_OF_HOST,
     PARKED_OF_USER,
-    RUNS_KEPT,
     Drain,
     GangRoom,
-    RunTimes,
 )
 from lbd.dispatch.core.records import Begin
 from lbd.dispatch.core.registry import Entry
@@ -386,31 +383,3 @@ def test_which_slots_are_kept_and_until_when(size, slots, ends_s, kept, left):
     assert table.gang(size, slots=slots) == []
     plan = table.life.queues.plan
     assert (plan.ends_s, plan.kept, plan.left) == (ends_s, kept, left)
-
-
-def test_how_long_a_job_takes_is_what_its_like_took_lately():
-    times, job = RunTimes(), QueuedJob(JobId("1"), name="x", user="ann")
-    for run_s in (900.0, *[10.0] * (RUNS_KEPT - 1)):
-        times.ended(job, run_s)
-    assert times.longest_s(job) == MARGIN * 900.0
-    times.ended(job, 20.0)
-    assert times.longest_s(job) == MARGIN * 20.0
-
-
-def test_a_task_that_has_passed_a_gang_and_is_lost_is_before_who_came_after_it():
-    table = Table(hosts=(H1, H2), gang_drain_s=100.0)
-    (own,) = table.submit(slots=2, limit_s=200.0, only=H2)
-    assert table.gang(3) == []
-    assert table.submit() == []  # nobody knows how long it takes
-    (passed,) = table.submit(array=90, limit_s=50.0)
-    for array in (90, 90, 0):
-        assert table.submit(array=array) == []
-    begun = of_kind(Begin, table.ended(own))
-    for one in begun:
-        table.ready(one)
-    for one in begun:
-        table.begun(one)
-    table.ended(begun[0])
-    (second,) = of_kind(Begin, table.ended(begun[1]))  # of the array, whose turn is last now
-    (again,) = of_kind(Begin, table.ended(passed, LOST))
-    assert (again.job, int(second.job)) == (passed.job, int(passed.job) + 1)
