@@ -88,6 +88,17 @@ def test_a_prediction_decides(strategy):
     assert table.arrive("a", **WIDE) == ["a@h1:1"]
 
 
+@pytest.mark.parametrize("strategy", ["free", "avg", "pred", "bias", "heur"])
+@pytest.mark.parametrize("hosts", [("h1", "h2"), ("h1", "h2", "h3")])
+def test_it_begins_where_most_slots_are_free(strategy, hosts):
+    table = Table(strategy, lives_s=SHORT_LIVES_S)
+    for name in hosts:
+        table.host(name)
+        table.arrive(f"on {name}", slots=3, only=HostId(name))
+    table.ended("on h2")
+    assert table.arrive("a", **WIDE) == ["a@h2:4"]
+
+
 def test_nothing_is_predicted_before_jobs_have_ended():
     assert busy("pred", lives_s=[1.0]).arrive("a", **WIDE) == ["a@h1:1"]
 
