@@ -25,7 +25,7 @@ from lbd.theory.minimise import equalise, minimise
 from lbd.theory.tags import TagsFigures, Traffic, balanced, figures, y_cut_at
 
 GRID = 200  # sizes, evenly spaced in logarithm
-NEAR_A_BOUND = 240  # and more of them where a host is nearly full
+NEAR_A_BOUND = 120  # and more of them between what overloads one host and another
 SPARE_RESOLVED = 1e-13  # a smaller one is rounding, on the grid
 TIGHT = 0.1  # spares below it are unknowns of their own
 CLOSEST = 1e-9  # two cutoffs, of the whole range of logarithms: they stay apart as floats
@@ -107,14 +107,9 @@ def grid(traffic: Traffic, level: Cuts) -> list[float]:
     sizes = traffic.sizes
     points = {sizes.width * i / GRID for i in range(GRID + 1)} | set(level)
     lows, highs = bounds(traffic)
-    each = max(4, NEAR_A_BOUND // len(lows))
+    each = max(2, NEAR_A_BOUND // len(lows)) + 1
     for low, high in zip(lows, highs, strict=True):
-        step = (high - low) / (each // 2 + 1)
-        points |= {low + step * i for i in range(each // 2 + 1)}
-        if low > 0:
-            work = traffic.work_below(low)
-            spares = (10.0 ** (-13.0 * i / (each - each // 2)) for i in range(each - each // 2 + 1))
-            points |= {sizes.y_of_work((work + spare) / traffic.total) for spare in spares}
+        points |= {low + (high - low) * i / each for i in range(each)}
     return sorted(y for y in points if 0 <= y <= sizes.width)
 
 

@@ -60,7 +60,7 @@ def chance_below(limit: int, events: Sequence[Ending]) -> float:
     To 1e-13, absolutely.
     """
     certain = sum(slots for slots, p in events if p >= 1.0)
-    open_ = sorted((slots, p) for slots, p in events if 0.0 < p < 1.0)
+    open_ = sorted((slots, p) for slots, p in events if p < 1.0)
     if certain >= limit:
         return 0.0
     return min(1.0, math.fsum(distribution(limit - certain, open_).chances))
@@ -126,8 +126,6 @@ def quantile_s(needed: int, releases: Releases, share: float = 0.5) -> float:
     if not 0 < share < 1:
         raise ValueError(f"a share of {share:g}: must lie between 0 and 1")
     checked(needed, releases)
-    if needed <= 0:
-        return 0.0
     # The gradual flow of predictor B is the median where many jobs run, and near it elsewhere.
     guess_s = releases.mean_s(min(needed, 0.9 * releases.total))
     return earliest_s(lambda t_s: chance_of(needed, releases, t_s) - share, guess_s, CLOSE)

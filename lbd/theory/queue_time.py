@@ -268,7 +268,7 @@ class Releases:
 
     def combined_s(self, needed: int, guess_s: float = 60.0, close: float = CLOSE) -> float:
         """Section 3.3: A with two benefactors or more, else B. Raises ValueError as B does."""
-        if needed > 0 and self.benefactors(needed) >= BENEFACTORS:
+        if self.benefactors(needed) >= BENEFACTORS:
             return self.median_s(needed) or 0.0
         return self.mean_s(needed, guess_s, close)
 

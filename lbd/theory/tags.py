@@ -194,7 +194,8 @@ def balanced(sizes: Sizes, hosts: int) -> tuple[list[float], float]:
     host from the first on takes the largest cutoff that it can bear; the last must then reach p.
     """
     low, high = 1.0, float(hosts)  # work a second: one host can do 1, h hosts no more than h
-    while low < (middle := (low + high) / 2) < high and high - low > 1e-15 * high:
+    while high - low > 1e-15 * high:
+        middle = (low + high) / 2
         if greedy(sizes, middle, hosts)[-1] >= sizes.width:
             low = middle
         else:

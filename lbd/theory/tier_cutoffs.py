@@ -19,7 +19,7 @@ slowdown, are sought from those that are best for waiting.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from lbd.config.dispatch import Objective
@@ -197,26 +197,8 @@ def greatest_load(traffic: Tiers) -> float:
     for _ in range(12):
         middle = (low + high) / 2
         rate = traffic.rate_per_s * middle / traffic.load
-        if bearable(Tiers(traffic.sizes, rate, traffic.servers)):
+        if best_on_grid(replace(traffic, rate_per_s=rate), "waiting"):
             low = middle
         else:
             high = middle
     return low
-
-
-def bearable(traffic: Tiers) -> bool:
-    """Whether each tier, taking from the first on all that it can bear, leaves nothing over."""
-    points = [traffic.sizes.width * i / GRID for i in range(GRID + 1)]
-    at = 0
-    for tier in range(len(traffic.servers)):
-        fits = [
-            b
-            for b in range(at + 1, GRID + 1)
-            if traffic.queue(tier, points[at], points[b])[0] < FULLEST
-        ]
-        if not fits:
-            return False
-        at = max(fits)
-        if at == GRID:
-            return True
-    return False

@@ -108,6 +108,8 @@ def below(parent: ast.AST, where: str, fields: tuple[str, ...]) -> Iterator[Muta
                 continue
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 continue  # a docstring
+            if isinstance(node, ast.keyword) and node.arg == "strict":
+                continue  # that two lists are of one length is asserted
             for became in variants(node, parent):
                 became = ast.fix_missing_locations(ast.copy_location(became, node))
                 yield Mutation(where, parent, field, index, node, became)

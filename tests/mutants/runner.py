@@ -4,8 +4,8 @@ mutmut copies the tree and renames every function to choose among its variants: 
 source see that, and modules must be imported from where it put them. cosmic-ray starts pytest for
 each change and knows no near tests. Here the tests are collected once. One child runs them and
 notes which functions each of them enters, and how long it takes. Then, a change at a time, a child
-exchanges the code of the one function and runs the tests that enter it, the quickest first, until
-one fails.
+exchanges the code of the one function and runs the tests that enter it until one fails: those first
+that are quick and enter little else, one of each file in turn.
 """
 
 import argparse
@@ -24,10 +24,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
+from typing import NamedTuple
 
 import pytest
 
@@ -48,11 +49,20 @@ NEAR = {
     "theory": ("unit/theory", "unit/dispatch/core/test_*cutoffs.py"),
     "trust": ("unit/trust", "unit/net/test_signer.py", "unit/net/test_upkeep.py"),
 }
-TESTS_S = 10.0  # of the tests of one change, the quickest that together take so long
+TESTS_S = 10.0  # of the tests of one change, those in front that together take so long
 COLUMNS = ("package", "changes", "equivalent", "killed", "survived", "not entered", "score")
 NOISE = 1e-6  # how rarely chance alone may fail a sample
 
 Place = tuple[str, str]  # file, qualified name
+
+
+class Entered(NamedTuple):
+    """By a test."""
+
+    file: Path  # the test's
+    effort: float  # how long it takes, times the functions that it enters
+    took_s: float
+    test: int
 
 
 @dataclass(slots=True)
@@ -112,13 +122,31 @@ def code_of(code: CodeType, where: str) -> CodeType | None:
     return next((found for c in inner if (found := code_of(c, where))), None)
 
 
+def modules_with(path: Path, constant: str) -> list[ModuleType]:
+    """The module of this file, if it is imported and has the constant, and those that have imported
+    that from there."""
+    own = sys.modules.get(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    if own is None or constant not in vars(own):
+        return []
+    modules = [one for one in sys.modules.values() if isinstance(one, ModuleType) and one != own]
+    value = vars(own)[constant]
+    return [own, *(one for one in modules if vars(one).get(constant) is value)]
+
+
+def in_turns(rows: Iterable[Entered]) -> list[Entered]:
+    """One of each file in turn: the quickest tests of a thousand would be of a few files alone."""
+    files = itertools.groupby(sorted(rows), key=lambda row: row.file)
+    turns = itertools.zip_longest(*(list(of_file) for _, of_file in files))
+    return [row for turn in turns for row in sorted(filter(None, turn), key=lambda row: row.effort)]
+
+
 @dataclass(eq=False, slots=True)
 class Run:
     options: argparse.Namespace
     scores: dict[str, Score] = field(default_factory=dict)
     trees: dict[Path, ast.Module] = field(default_factory=dict)
     functions: dict[Place, list[FunctionType]] = field(default_factory=dict)
-    entered: dict[Place, list[tuple[float, int]]] = field(default_factory=dict)
+    entered: dict[Place, list[Entered]] = field(default_factory=dict)
 
     def pytest_configure(self) -> None:
         import hypothesis  # only now: pytest rewrites its asserts
@@ -222,8 +250,9 @@ class Run:
             answer.seek(0)
             rows = pickle.load(answer)  # noqa: S301 (our own child's)
         for n, took_s, places in rows:
+            row = Entered(session.items[n].path, took_s * len(places), took_s, n)
             for place in places | {(f, "") for f, _ in places}:
-                self.entered.setdefault(place, []).append((took_s, n))
+                self.entered.setdefault(place, []).append(row)
 
     @staticmethod
     def _run(session: pytest.Session, n: int, following: int | None) -> None:
@@ -234,11 +263,13 @@ class Run:
 
     def _tests(self, path: Path, mutation: Mutation) -> tuple[list[int], float]:
         """Those that enter it, and how long they take unchanged."""
-        is_function = (str(path), mutation.where) in self.functions
-        rows = sorted(self.entered.get((str(path), mutation.where if is_function else ""), []))
-        sums = list(itertools.accumulate(took_s for took_s, _ in rows))
+        places: set[Place] = {(str(path), mutation.where)}
+        if not places & self.functions.keys():  # a constant: whatever enters a file that has it
+            places = {(module.__file__ or "", "") for module in modules_with(path, mutation.where)}
+        rows = in_turns({row for place in places for row in self.entered.get(place, [])})
+        sums = list(itertools.accumulate(row.took_s for row in rows))
         count = max(1, sum(sum_s < TESTS_S for sum_s in sums))
-        return [n for _, n in rows[:count]], sum(took_s for took_s, _ in rows[:count])
+        return [row.test for row in rows[:count]], sum(row.took_s for row in rows[:count])
 
     def _fails(
         self,
@@ -270,18 +301,16 @@ class Run:
                     for function in found:
                         function.__code__ = code
             return
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        old = vars(sys.modules[name])[mutation.where]
         value = next(
             s.value
             for s in self.trees[path].body
             if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == mutation.where
         )
         code = compile(ast.Expression(value), str(path), "eval")
-        new = eval(code, vars(sys.modules[name]))  # noqa: S307 (our own source)
-        for module in list(sys.modules.values()):
-            if getattr(module, "__dict__", {}).get(mutation.where) is old:
-                setattr(module, mutation.where, new)
+        modules = modules_with(path, mutation.where)
+        new = eval(code, vars(modules[0]))  # noqa: S307 (our own source)
+        for module in modules:
+            setattr(module, mutation.where, new)
 
 
 def main() -> int:

@@ -1,11 +1,14 @@
 """Of the changes that tests/mutants/run makes."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
+from lbd.dispatch.core import lifecycle, retry
+from lbd.theory import target_time
 from tests.mutants.mutations import mutations
-from tests.mutants.runner import code_of, unlikely_if
+from tests.mutants.runner import Entered, code_of, in_turns, modules_with, unlikely_if
 
 
 @pytest.mark.parametrize(
@@ -24,6 +27,7 @@ from tests.mutants.runner import code_of, unlikely_if
         ("raise Wrong('a b', 1)", ["raise Wrong('a b', 1) → (dropped)"]),
         ("return f'{a + 1}'", ["return f'{a + 1}' → return None"]),
         ("return None", []),
+        ("go(zip(a, b, strict=True))", ["go(zip(a, b, strict=True)) → (dropped)"]),
     ],
 )
 def test_what_may_stand_in_its_place(body, became):
@@ -44,6 +48,21 @@ def test_a_change_reaches_the_code():
 
     f.__code__ = code
     assert f(5) == 4
+
+
+def test_a_constant_is_that_of_all_who_have_imported_it():
+    found = modules_with(Path(target_time.__file__), "EULER")
+    assert found == [target_time]
+    found = modules_with(Path(retry.__file__), "NOT_THERE")
+    assert (found[0], set(found)) == (retry, {retry, lifecycle})
+    assert modules_with(Path(retry.__file__), "Pauses.begin") == []
+
+
+def test_tests_of_all_files_have_their_turn():
+    efforts = {"a": (3, 1, 2), "b": (9,), "c": (4, 5)}
+    rows = [Entered(Path(f), effort, 0.1, 0) for f, of in efforts.items() for effort in of]
+    found = [(str(row.file), row.effort) for row in in_turns(rows)]
+    assert found == [("a", 1), ("c", 4), ("b", 9), ("a", 2), ("c", 5), ("a", 3)]
 
 
 def test_a_union_of_types_is_left_alone():

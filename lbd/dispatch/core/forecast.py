@@ -171,7 +171,7 @@ class Forecast:
             back = releases_of(needs, self._known_of(registered.line))
             return (*back, 0) if back else None
         outlook = self._outlook(registered.line, now_s)
-        first = outlook.first if place.jobs and outlook.first else kind.slots
+        first = outlook.first or kind.slots
         missing, held = outlook.missing(first)
         if place.jobs:
             missing, held = max(0, first - outlook.free) + place.slots, outlook.held
@@ -183,9 +183,8 @@ class Forecast:
         guess = copy.copy(queues.discipline)  # that of ours does not count it
         job = QueuedJob(JobId(""), slots, needs=needs)
         line = guess.join(job, queues.hosts, now_s, Random(0))
-        if not any(server.suits(job) for server in queues.servers.get(line or "", ())):
+        if line is None or not any(one.suits(job) for one in queues.servers.get(line, ())):
             return Prediction(None, "no host that takes jobs now " + nobody_has(job))
-        assert line is not None
         return self._predict(
             line, self.places.end_of(line), job, self.places.taken_in(line, now_s), now_s
         )

@@ -94,6 +94,8 @@ class Queues:
         self._numbers = 0
         self._wide_waiting = 0  # jobs in lines that need more than one slot
         self._kept_for_wide = False  # slots may be kept for one, or have been until just now
+        self._are_shared = False  # a host serves several lines
+        self._asks_all = False  # all lines are looked at, of hosts that differ in which is first
         self._estimates = 0
         self._estimated_s = 0.0  # all of them together
 
@@ -170,7 +172,7 @@ class Queues:
         if not self.gangs.parked:
             return []
         self.shares.at(now_s)
-        return self._fill(tuple(self.servers), now_s, rng) if self.gangs.passed(now_s) else []
+        return self._fill(self.servers, now_s, rng) if self.gangs.passed(now_s) else []
 
     def is_suspended(self, job: JobId, suspended: bool, now_s: float) -> None:
         """Suspended time is no run time: nothing that is learnt or predicted counts it."""
@@ -349,8 +351,7 @@ class Queues:
         return server
 
     def _left(self, registered: Registered, now_s: float, rng: Random, whole: bool) -> list[Start]:
-        if isinstance(registered, Entry) and registered.suspended_s is not None:
-            self.is_suspended(registered.id, False, now_s)
+        self.is_suspended(registered.id, False, now_s)
         self.targets.left(registered.id, registered.kind, now_s, whole=whole)
         if isinstance(registered, Entry) and registered.host is not None:
             self.registry.remove(registered)
@@ -387,7 +388,7 @@ class Queues:
             self.aside.pop(leader.id, None)
         self.gangs.left(entry)
         self.registry.remove(entry)
-        return self._fill(tuple(self.servers), now_s, rng)
+        return self._fill(self.servers, now_s, rng)
 
     def _again(self, entry: Entry, number: int, now_s: float, rng: Random) -> list[Start]:
         self.is_suspended(entry.id, False, now_s)
@@ -407,6 +408,7 @@ class Queues:
             server.lines, server.beside = self.discipline.serves(server.host, present), ()
             for line in server.lines:
                 self.servers.setdefault(line, []).append(server)
+        self._are_shared = any(len(server.lines) > 1 for server in self.hosts.values())
         self._open = {
             line: LineServers(servers_by_host)
             for line, servers_by_host in self.servers.items()
@@ -433,7 +435,7 @@ class Queues:
             if self._put(registered, now_s, rng) is None:
                 unfit.add(id(registered.kind))
         self._forget_lines()
-        return self._fill(tuple(self.servers), now_s, rng)
+        return self._fill(self.servers, now_s, rng)
 
     def _rank(self, server: Server) -> None:
         """Ranks a host again after its slots, jobs or load have changed."""
@@ -452,7 +454,9 @@ class Queues:
         starts: list[Start] = []
         if self.shares.limits or self.shares.has_room:
             # Whoever ends may make room elsewhere, for others of the same user or array.
-            lines, self.shares.has_room = tuple(self.servers), False
+            lines, self.shares.has_room = self.servers, False
+        if lines is self.servers and self._are_shared:
+            self._asks_all = self._kept_for_wide = True
         if self.gangs.parked:
             self._start_gangs(starts, now_s)
         for line in lines:
@@ -463,6 +467,7 @@ class Queues:
             for line in others:
                 self._fill_line(line, starts, now_s, rng)
             if len(starts) == before:
+                self._asks_all = False
                 self._kept_for_wide = self._keeps
                 break
         return starts
@@ -640,19 +645,23 @@ class Queues:
     def _may_have(self, job: QueuedJob, server: Server, line: HostConnection) -> bool:
         if not (server.suits(job) and server.has_for(job)):
             return False
-        return not (self._keeps and self._kept(server, line))
+        return not self._kept(server, line)
 
     @property
     def _keeps(self) -> bool:
-        """Whether slots may be kept for the head of an earlier line."""
+        """Whether slots may be kept for the head of an earlier line, for longer than a moment."""
         return self._wide_waiting > 0 or bool(self.heads.asked)
+
+    @property
+    def _may_keep(self) -> bool:
+        return self._keeps or self._asks_all
 
     def _server_for(
         self, job: QueuedJob, line: HostConnection, plan: Plan | None, rng: Random
     ) -> Server | None:
         if plan is not None and self.gangs.passes(plan, job, self.shares.now_s):
             plan = None
-        if plan is None and line in self._open and not self._keeps and is_plain(job):
+        if plan is None and line in self._open and not self._may_keep and is_plain(job):
             return self._open[line].best(rng)
         need = job.slots
         if job.array and not self._keeps:  # it may be given ahead of slots that are free
@@ -671,8 +680,7 @@ class Queues:
                 for server in servers_by_host
                 if self.gangs.room(plan, server, job, now_s) >= need
             ]
-        if self._keeps:
-            servers_by_host = [server for server in servers_by_host if not self._kept(server, line)]
+        servers_by_host = [server for server in servers_by_host if not self._kept(server, line)]
         if len(servers_by_host) < 2:
             return servers_by_host[0] if servers_by_host else None
         # Who serves this line before others leaves the rest to those who serve both.
@@ -690,6 +698,8 @@ class Queues:
 
     def _kept(self, server: Server, line: HostConnection) -> bool:
         """Whether its slots are kept for the head of a line that it serves before this one."""
+        if not self._may_keep:
+            return False
         earlier = takewhile(lambda one: one != line, server.lines)
         heads = (head for one in earlier if (head := self.head(one)) is not None)
         return any(server.suits(head.kind) for head in heads)

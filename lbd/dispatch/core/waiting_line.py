@@ -196,14 +196,14 @@ class Waiting:
         heap = self._flows[flow]
         turn, item = heappop(heap)
         head.number, head.begun = turn, True
-        following = item.front(self.line) if isinstance(item, Group) else None
-        if isinstance(item, Group) and following is None:
-            del self._groups[flow, item.array]
-        elif isinstance(item, Group) and following is not None:
-            item.place = turn if self._shares.targets.keeps_place(item.array) else number()
-            if item.array == ALONE:
-                item.place = following.number
-            heappush(heap, (item.place, item))
+        if isinstance(item, Group):
+            if (following := item.front(self.line)) is None:
+                del self._groups[flow, item.array]
+            else:
+                item.place = turn if self._shares.targets.keeps_place(item.array) else number()
+                if item.array == ALONE:
+                    item.place = following.number
+                heappush(heap, (item.place, item))
         self._note(flow)
 
     def keep(self, fits: Callable[[QueuedJob], bool], leave: Callable[[Registered], None]) -> None:

@@ -237,7 +237,7 @@ class Slots:
     def _promote(self) -> list[JobId]:
         """Who has waited longest, of those whose users have the fewest."""
         promoted = []
-        while self.waiting and self.used < self.total:
+        while self.waiting:
             held, blocked = self._held(), self._blocked() if self.needs else ()
             able = [job for job in self.waiting if job not in blocked]
             if not able:

@@ -310,8 +310,7 @@ class Journey:
 
     def _run_here(self, *, measure: bool = False, pinned: bool = False) -> list[Action]:
         self.stay.is_measured, self.stay.is_pinned = measure, pinned
-        is_counted = bool(self.demands.needs or self.demands.memory_bytes)
-        if is_counted and not self.stay.grant:
+        if self.demands.needs or self.demands.memory_bytes:
             self.phase = JourneyPhase.NEEDS
             return [e.TakeNeeds()]
         return self._becomes_it()

@@ -37,8 +37,10 @@ HELD = st.lists(st.tuples(st.floats(0, 1.6e5), st.integers(1, 40)), max_size=12)
 
 def test_free_and_avg_take_what_is_there():
     job = Malleable(2, 40, Speedup(10.5, 0.5), 1000.0)
-    taken = {free: choose("free", job, free, LATE).slots for free in (2, 10, 12, 40, 99)}
-    assert taken == {2: 2, 10: 10, 12: 12, 40: 40, 99: 40}
+    taken = {free: choose("free", job, free, LATE) for free in (2, 10, 12, 40, 99)}
+    slots = {free: choice.slots for free, choice in taken.items()}
+    assert slots == {2: 2, 10: 10, 12: 12, 40: 40, 99: 40}
+    assert all(choice.now for choice in (*taken.values(), choose("avg", job, 2, LATE)))
     assert choose("avg", job, 99, LATE).slots == 11  # ceil(A)
     assert choose("avg", job, 5, LATE).slots == 5
     assert choose("avg", job, 5, LATE).now

@@ -1,6 +1,7 @@
 """The distribution of a batch's end, against the Markov chain that it is and drawn tasks."""
 
 import math
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -31,6 +32,18 @@ def by_uniformisation(t, tasks, slots):
 def test_the_chance_is_that_of_the_death_process(tasks, slots, t):
     expected = by_uniformisation(t, tasks, slots)
     assert chance_by(7.0 * t, tasks, slots, 7.0) == pytest.approx(expected, rel=1e-10, abs=1e-14)
+
+
+@pytest.mark.parametrize(("tasks", "slots"), [(2, 1), (64, 4), (300, 2), (90, 80), (7, 9)])
+def test_the_chance_rises_with_time_and_is_never_beyond_one(tasks, slots):
+    chances = [chance_by(0.5 * n, tasks, slots, 1.0) for n in range(600)]
+    assert all(a <= b + 1e-12 for a, b in pairwise(chances))
+    assert (chances[0], max(chances)) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("tasks", [1, 7])
+def test_a_chance_as_small_as_can_be_has_its_time_too(tasks):
+    assert quantile_s(5e-324, tasks, 1, 60.0) < 1e-30
 
 
 def test_the_chance_at_its_ends():

@@ -47,6 +47,13 @@ def test_the_line_is_that_of_least_squares():
     assert bias.line().spread == pytest.approx(1.0, rel=0.1)
 
 
+def test_outcomes_on_a_line_leave_no_doubt():
+    bias = learnt(biased(FEWEST, noise=0.0))
+    assert bias.line().spread == pytest.approx(0.0, abs=1e-6)
+    corrected_s = bias.correction().corrected_s(600.0)
+    assert bias.correction().interval_90_s(600.0) == pytest.approx((corrected_s,) * 2)
+
+
 def test_the_papers_bias_is_right_about_a_minute_and_shortens_what_is_longer():
     """Section 5.4: predictions below ten minutes are hardly biased, longer ones too high."""
     found = Correction(0.6, 1.7)

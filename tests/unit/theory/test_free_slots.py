@@ -16,6 +16,7 @@ from lbd.theory.free_slots import (
     interval_90_s,
     mean_s,
     quantile_s,
+    simpson,
     with_one_more,
 )
 from lbd.theory.queue_time import Releases, UniformLog
@@ -197,3 +198,21 @@ def test_the_mean_is_right_to_a_millionth_also_where_the_chance_has_corners(age_
     both = mean_s(2, Releases.of([(age_s, 1), (age_s, 1)], lives))
     first = mean_s(1, Releases.of([(age_s, 1), (age_s, 1)], lives))
     assert first + both == pytest.approx(2 * one, rel=2e-6)  # the sooner and the later of them
+
+
+def test_the_integral_of_a_step_ends_as_well():
+    looks = []
+
+    def step(x):
+        looks.append(x)
+        return float(x > 0.3)
+
+    assert simpson(step, 0.0, 1.0, 1e-12) == pytest.approx(0.7, abs=1e-3)
+    assert len(looks) < 10_000
+
+
+@pytest.mark.parametrize("needed", [-1, 0])
+def test_nothing_is_waited_for_by_who_needs_nothing(needed):
+    releases = Releases.of([(5.0, 3), (2e5, 2)], LIVES)
+    assert quantile_s(needed, releases) == mean_s(needed, releases) == 0.0
+    assert interval_90_s(needed, releases) == (0.0, 0.0)

@@ -76,6 +76,8 @@ def test_what_was_seen_serves_as_it_is():
     assert seen.left_s(0.5, 0.0) == 30.0
     assert seen.left_s(0.5, 15.0) == 15.0
     assert seen.left_s(0.9, 700.0) == math.inf
+    stays = observed([10.0], [20.0])  # of whom stays longer nobody knows
+    assert (stays.left_s(0.4, 0.0), stays.left_s(0.6, 0.0)) == (10.0, math.inf)
     assert seen.mean_s == pytest.approx(10 + 20 * 4 / 6 + 470 * 2 / 6)
     assert seen.limit_s(math.inf) == math.inf
     assert seen.limit_s(100.0, 501.0) == 0.0  # nobody was here that long
@@ -167,6 +169,8 @@ def test_without_knowledge(move_s):
         (lambda: fit([-1.0]), "less than 0"),
         (lambda: fit([math.inf]), "for ever"),
         (lambda: fit([0.0, 0.0]), "longer than 0"),
+        (lambda: observed([-1.0]), "less than 0"),
+        (lambda: observed([3.0], [math.inf]), "for ever"),
         (lambda: safe_limit_s(-1.0), "0 or more"),
         (lambda: safe_limit_s(math.nan), "0 or more"),
         (lambda: Exponential(1.0).left_s(1.0, 0.0), "chance"),

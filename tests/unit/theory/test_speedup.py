@@ -75,6 +75,7 @@ def test_where_it_ends(a, sigma, full):
         (lambda: Speedup(math.nan, 0.0), "parallelism"),
         (lambda: Speedup(2.0, -0.1), "variance in parallelism -0.1"),
         (lambda: Speedup(2.0, math.nan), "variance"),
+        (lambda: Speedup(2.0, math.inf), "variance"),
         (lambda: Speedup(2.0, 1.0).at(0.5), "0.5 slots"),
     ],
 )

@@ -130,3 +130,28 @@ def test_an_interval_ends_where_the_fit_is_worse_by_students_t():
 def test_a_fit_that_may_be_anything_says_nothing(noise, low, high, says):
     found = SpeedupFit(Speedup(4.0, 0.0), 100.0, 9, noise, (low, high), (0.0, 1.0))
     assert found.says_something is says
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_speedup_does_not_depend_on_the_unit_of_time(unit):
+    seen = runs(Speedup(10.0, 0.5), 0.05, 2)
+    found, scaled = fit(seen), fit([(n, run_s * unit) for n, run_s in seen])
+    assert scaled.speedup.parallelism == pytest.approx(found.speedup.parallelism, rel=1e-6)
+    assert scaled.speedup.sigma == pytest.approx(found.speedup.sigma, abs=1e-6)
+    assert scaled.work_s == pytest.approx(found.work_s * unit, rel=1e-6)
+    assert scaled.noise == pytest.approx(found.noise, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "seen", [[(0, 1.0), (2, 1.0)], [(1, 0.0), (2, 1.0)], [(1, inf), (2, 1.0)], [(1, 1.0), (1, 2.0)]]
+)
+def test_to_what_no_speedup_is_fitted(seen):
+    with pytest.raises(ValueError, match=r"above 0|two different numbers"):
+        fit(seen)
+
+
+def test_runs_on_two_numbers_of_slots_are_enough():
+    job = Speedup(8.0, 0.5)
+    found = fit(runs(job, slots=(1, 4)))
+    for n in (1, 4):
+        assert found.run_s(n) == pytest.approx(job.run_s(100.0, n), rel=1e-3)

@@ -128,6 +128,8 @@ def test_equal_tasks():
         (lambda: harmonic_2(-1), "0 or more"),
         (lambda: TaskMean(0.0), "above 0"),
         (lambda: TaskMean(1.0, 0.0), "above 0"),
+        (lambda: TaskMean(1.0, math.inf), "above 0"),
+        (lambda: TaskMean(math.inf, 1.0), "above 0"),
     ],
 )
 def test_what_makes_no_sense(asked, said):
@@ -279,3 +281,70 @@ def test_tasks_that_are_likely_to_go_on_for_long_count_for_more(extra, slots):
         batch.began(0.0)
     enough = [n for n in (2, 3, 4) if mean_left_s(5 + extra, n, 10.0) <= 30.0]
     assert batch.ended(0.0) == min(enough, default=4)
+
+
+class PlainBatch:
+    """The same by a list of what was done, added up each time."""
+
+    def __init__(self, tasks, target_s, slots, most, prior):
+        self.waiting, self.target_s, self.slots, self.most, self.prior = (
+            tasks, target_s, slots, most, prior
+        )  # fmt: skip
+        self.begun_s = []
+        self.done_s = self.ended = 0
+
+    def mean_s(self, now_s):
+        worked_s = self.done_s + sum(now_s - begun_s for begun_s in self.begun_s)
+        tasks, each_s = self.prior
+        return (tasks * each_s + worked_s) / (tasks + self.ended)
+
+    def stops(self, which, now_s, *, ended):
+        self.done_s += now_s - self.begun_s.pop(which)
+        self.ended, self.waiting = self.ended + ended, self.waiting + (not ended)
+        left = self.waiting + len(self.begun_s)
+        had, most = max(1, self.slots), max(1, min(self.most, left))
+        tries = [min(max(1, n), most) for n in (had - 1, had, had + 1)]
+        does = [
+            n for n in tries if mean_left_s(left, n, self.mean_s(now_s)) <= self.target_s - now_s
+        ]
+        self.slots = min([*does, tries[-1]][0], left)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_batch_does_as_a_plain_model_of_it(seed):
+    rng, now_s = Random(seed), 0.0
+    tasks, slots, most = rng.randint(1, 30), rng.randint(1, 6), rng.randint(1, 6)
+    target_s, prior = rng.uniform(10.0, 300.0), (rng.choice((0.5, 3.0)), 10.0)
+    batch = Batch(tasks, target_s, min(slots, most), most, TaskMean(prior[1], prior[0]))
+    plain = PlainBatch(tasks, target_s, min(slots, most), most, prior)
+    for _ in range(200):
+        now_s += rng.choice((0.0, rng.expovariate(0.5)))
+        match rng.randrange(6):
+            case 0 | 1 if plain.waiting:
+                batch.began(now_s)
+                plain.waiting -= 1
+                plain.begun_s.append(now_s)
+            case 2 | 3 if plain.begun_s:
+                ended = rng.random() < 0.8
+                plain.stops(rng.randrange(len(plain.begun_s)), now_s, ended=ended)
+                assert (batch.ended if ended else batch.lost)(now_s) == plain.slots
+            case 4 if plain.waiting and rng.random() < 0.2:
+                batch.withdrawn()
+                plain.waiting -= 1
+            case 5 if rng.random() < 0.2:
+                plain.most = rng.randint(1, 6)
+                plain.slots = min(plain.slots, plain.most)
+                assert batch.limit(plain.most, now_s) == plain.slots
+        left = plain.waiting + len(plain.begun_s)
+        assert (batch.left, batch.waiting, batch.running) == (
+            left, plain.waiting, len(plain.begun_s)
+        )  # fmt: skip
+        found = batch.end(now_s)
+        assert batch.mean.mean_s == pytest.approx(plain.mean_s(now_s))
+        assert found.mean_s == pytest.approx(
+            mean_left_s(left, max(1, plain.slots), plain.mean_s(now_s))
+        )
+    for nothing in (batch.withdrawn, lambda: batch.began(now_s)):
+        batch.waiting = 0
+        with pytest.raises(ValueError, match="no task waits"):
+            nothing()

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from itertools import combinations
+from random import Random
 
 import pytest
 
@@ -11,7 +12,7 @@ from lbd.theory.bounded_pareto import BoundedPareto, with_mean
 from lbd.theory.cutoffs import Infeasible, solve
 from lbd.theory.measured_sizes import MeasuredSizes
 from lbd.theory.tags import Traffic, analyse
-from lbd.theory.tier_cutoffs import Expected, TierLoad, Tiers, best_on_grid, solve_tiers
+from lbd.theory.tier_cutoffs import Expected, TierLoad, Tiers, best_on_grid, sharpened, solve_tiers
 
 SIZES = BoundedPareto(0.03, 30.0, 0.8)
 
@@ -56,6 +57,20 @@ def test_what_overloads_a_tier_is_worth_nothing():
 
 def test_a_fair_one_is_fair():
     assert solve_tiers(tiers((1.0, 1.0, 1.0)), "fairness").unfairness < 1.01
+
+
+@pytest.mark.parametrize(
+    ("alpha", "ratio", "servers", "load"),
+    [
+        (0.41, 1e5, (1.0, 2.0, 1.0), 0.27),
+        (0.35, 1e7, (4.0, 2.0, 1.0), 0.35),
+        (2.11, 1e2, (4.0, 4.0, 2.0, 1.0), 0.43),
+    ],
+)
+def test_where_the_way_from_least_waiting_is_unfair_another_is_found(alpha, ratio, servers, load):
+    traffic = tiers(servers, load, BoundedPareto(1.0, ratio, alpha))
+    from_waiting = sharpened(traffic, best_on_grid(traffic, "waiting"), "fairness")
+    assert solve_tiers(traffic, "fairness").unfairness < 1.001 < from_waiting.unfairness
 
 
 def test_several_slots_wait_less_than_as_many_systems_of_one():
@@ -122,6 +137,22 @@ def test_no_cuts_on_the_grid_are_better_than_those_that_are_found(monkeypatch, s
 
     every = ([0.0, *inner, width] for inner in combinations(points[1:-1], len(servers) - 1))
     assert cost(best_on_grid(traffic, objective)) == pytest.approx(min(map(cost, every)))
+
+
+def test_the_load_that_would_do_does_and_hardly_more_would(monkeypatch):
+    """Also where the first tier could take all jobs, and the last one none."""
+    monkeypatch.setattr("lbd.theory.tier_cutoffs.GRID", 24)
+    rng, seen = Random(3), 0
+    for _ in range(60):
+        servers = [rng.choice((0.01, 0.5, 1.0, 4.0)) for _ in range(rng.randint(2, 4))]
+        sizes = BoundedPareto(1.0, 1e5, rng.uniform(0, 2))
+        found = solve_tiers(tiers(servers, rng.uniform(0.3, 1.0), sizes), "waiting")
+        if isinstance(found, Infeasible) and found.max_load > 0.01:
+            seen += 1
+            less, more = (tiers(servers, found.max_load + by, sizes) for by in (-0.001, 0.001))
+            assert isinstance(solve_tiers(less, "waiting"), Expected), less
+            assert isinstance(solve_tiers(more, "waiting"), Infeasible), more
+    assert seen > 10
 
 
 def test_a_tier_without_jobs_does_nothing_and_one_without_servers_is_overloaded():

@@ -235,9 +235,10 @@ def test_the_rule_earns_what_its_metrics_say():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (lambda: OnOff(-0.1, 0.5), "p01"),
-        (lambda: OnOff(0.1, 1.5), "p11"),
-        (lambda: OnOff(math.nan, 0.5), "p01"),
+        (lambda: OnOff(-0.1, 0.5), "p01 = "),
+        (lambda: OnOff(0.1, 1.5), "p11 = "),
+        (lambda: OnOff(math.nan, 0.5), "p01 = "),
+        (lambda: on_hosts(0, FIGURE_2), "0 hosts"),
         (lambda: thresholds(0, FIGURE_2, 0.9), "hosts"),
         (lambda: thresholds(101, FIGURE_2, 0.9), "hosts"),
         (lambda: thresholds(2, FIGURE_2, 1.0), "beta"),

@@ -45,7 +45,6 @@ class Watched:
     open: int | None = None  # that have not ended; None: not counted yet
     bad: bool = False  # one has ended otherwise than well
     on_record: bool = True  # how all of them ended is known
-    is_asked: bool = False  # the ledger is being asked
     dependents: dict[JobId, int] = field(default_factory=dict)  # how: bits of BITS
 
     def meets(self, condition: Condition) -> bool | None:
@@ -74,6 +73,7 @@ class Dependents:
         self.is_looking = False
         self._watched: dict[Span, Watched] = {}
         self._unasked: dict[Span, None] = {}  # of them, those to ask the ledger about
+        self._asked: set[Span] = set()  # its answer is on its way; old, if it is to be asked again
         self._arrays: dict[int, Span] = {}  # by their ids
         self._begins: list[tuple[float, JobId]] = []
         self._of_user: Counter[str] = Counter()  # conditions
@@ -157,7 +157,7 @@ class Dependents:
     def came_again(self, job: QueuedJob) -> None:
         """It had ended, and begins again."""
         for span, watched in self._of(job):
-            watched.open, watched.bad, watched.is_asked = None, False, False
+            watched.open, watched.bad = None, False
             self._unasked[span] = None
             for name in watched.dependents:
                 self.waits[name].is_doubtful = True
@@ -172,25 +172,25 @@ class Dependents:
 
     def uncounted(self) -> list[Span]:
         """The ledger is to be asked about these."""
-        found, self._unasked = list(self._unasked), {}
+        found = [span for span in self._unasked if span not in self._asked]
         for span in found:
-            self._watched[span].is_asked = True
+            del self._unasked[span]
+        self._asked.update(found)
         return found
 
     def not_counted(self, spans: Iterable[Span]) -> None:
         """The ledger did not answer: they are to be asked about again."""
         for span in spans:
-            if (watched := self._watched.get(span)) is not None:
-                watched.is_asked = False
+            self._asked.discard(span)
+            if span in self._watched:
                 self._unasked[span] = None
 
     def counted(self, span: Span, open_jobs: int, on_record: int, *, bad: bool) -> None:
         """`open_jobs`: at this moment; the others are what the ledger had a moment ago."""
-        watched = self._watched.get(span)
-        if watched is None or not watched.is_asked:
+        self._asked.discard(span)
+        if (watched := self._watched.get(span)) is None or span in self._unasked:
             return
-        watched.is_asked, watched.open = False, open_jobs
-        watched.bad = watched.bad or bad
+        watched.open, watched.bad = open_jobs, watched.bad or bad
         watched.on_record = on_record == span[1] - span[0] + 1
         self._news_of(span, watched)
 

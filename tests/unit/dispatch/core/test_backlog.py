@@ -227,3 +227,11 @@ def test_a_row_that_moves_up_takes_all_of_its_job_along():
         row = backlog.get(JobId(str(n)))
         assert (row.number, row.work_s) == (n, n / 2)
         assert (row.job.submission, row.job.array_index) == (n // 7, n % 7)
+
+
+def test_kinds_of_jobs_that_wait_no_longer_are_forgotten(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.backlog.KINDS_KNOWN", 5)
+    backlog = Backlog()
+    rows = [backlog.add(QueuedJob(JobId(f"{n}"), name=f"{n}"), n, 0.0) for n in range(1, 40)]
+    assert len(backlog._kinds) <= 5
+    assert [row.kind.name for row in rows] == [f"{n}" for n in range(1, 40)]

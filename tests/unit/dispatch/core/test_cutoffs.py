@@ -150,6 +150,17 @@ def test_sita_e_cuts_the_work_in_proportion_to_the_slots():
         assert verdict("sita-e", in_force=tuple(off * s for s in found.cutoffs_s)).changed
 
 
+def test_the_load_that_would_do_is_that_of_the_best_layout():
+    one, other = {2: (2.0, 2.0)}, {3: (1.0, 1.0, 2.0)}
+    jobs, now = past(load=1.6)
+    said = [
+        float(judge("tags", jobs, now, layouts, SLOWDOWN, ()).reason.split(" below ")[1][:4])
+        for layouts in (one, other, one | other)
+    ]
+    assert said[2] == max(said)
+    assert said[0] != said[1]
+
+
 def hosts(*slots):
     return [HostSlots(HostId(f"h{n}"), count) for n, count in enumerate(slots, 1)]
 

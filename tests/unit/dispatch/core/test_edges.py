@@ -29,7 +29,7 @@ from lbd.dispatch.core.malleable.prospects import picks
 from lbd.dispatch.core.malleable.slot_times import SlotTimes
 from lbd.dispatch.core.needs_outlook import NeedsOutlook, amount_of
 from lbd.dispatch.core.places import FEW, Places
-from lbd.dispatch.core.records import Cause, Changed, Ending, Fate, Lease, Live, changed
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Lease, Live, changed
 from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.retry import HELD
 from lbd.dispatch.core.servers import Server
@@ -45,6 +45,7 @@ from lbd.theory.target_time import mean_left_s
 from tests.unit.dispatch.core.test_cutoffs import SLOWDOWN, row, verdict
 from tests.unit.dispatch.core.test_lifecycle import OK, Table
 from tests.unit.dispatch.core.test_queues import Table as Queue
+from tests.unit.dispatch.gangs import LOST, of_kind
 from tests.unit.dispatch.gangs import Table as Gangs
 
 H1, H2 = HostId("h1"), HostId("h2")
@@ -250,6 +251,10 @@ def test_a_room_has_the_ages_of_what_runs_there_and_no_age_is_negative():
     assert found.releases.held == ((8.0, 1), (5.0, 1), (0.0, 1))
     assert (found.free, found.jobs) == (1, {"0": 1, "1": 1, "2": 1})
     assert room_of(server, 0.0, 10.0, NOTHING_KNOWN[0]).free == 0
+    server.is_of(HostSlots(H1, 2))  # one slot less than jobs: what ends first gives nothing back
+    found = room_of(server, math.inf, 10.0, NOTHING_KNOWN[0], named=True)
+    assert found.releases.held == ((5.0, 1), (0.0, 1))
+    assert (found.free, found.jobs) == (0, {"1": 1, "2": 1})
     assert without([1, 3, 2], 2) == [0, 2, 2]
 
 
@@ -483,3 +488,22 @@ def test_limits_of_names_that_cannot_be_read(text):
 def test_as_many_jobs_as_it_takes_are_enough():
     for count, few in ((SLOWDOWN.jobs_min - 1, True), (SLOWDOWN.jobs_min, False)):
         assert verdict(count=count).reason.endswith("(tags.solve_jobs)") == few
+
+
+def test_a_task_that_has_passed_a_gang_and_is_lost_is_before_who_came_after_it():
+    table = Gangs(hosts=(H1, H2), gang_drain_s=100.0)
+    (own,) = table.submit(slots=2, limit_s=200.0, only=H2)
+    assert table.gang(3) == []
+    assert table.submit() == []  # nobody knows how long it takes
+    (passed,) = table.submit(array=90, limit_s=50.0)
+    for array in (90, 90, 0):
+        assert table.submit(array=array) == []
+    begun = of_kind(Begin, table.ended(own))
+    for one in begun:
+        table.ready(one)
+    for one in begun:
+        table.begun(one)
+    table.ended(begun[0])
+    (second,) = of_kind(Begin, table.ended(begun[1]))  # of the array, whose turn is last now
+    (again,) = of_kind(Begin, table.ended(passed, LOST))
+    assert (again.job, int(second.job)) == (passed.job, int(passed.job) + 1)

@@ -1,7 +1,10 @@
 """Small guards of the dispatcher's promises, each of which was once guarded by no test."""
 
+import math
+
 import pytest
 
+from lbd.dispatch.core.backfill.reservation import Backfill
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.hosts import HostTable, Terms
 from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE
@@ -210,6 +213,31 @@ def test_of_a_host_that_is_gone_nothing_is_left_once_its_last_job_has_ended():
     assert not queue.queues.servers_by_host
 
 
+def test_of_hosts_that_come_and_go_no_lines_are_left():
+    queue = Queue("shortest-queue")
+    queue.host("h0")
+    for number in range(1, 40):
+        queue.host(f"h{number}")
+        queue.arrive(f"{number}", only=HostId(f"h{number}"))
+        queue.arrive(f"{number + 100}")
+        queue.gone(f"h{number}")
+        queue.ended(f"{number}")
+    assert len(queue.queues.lines) <= 2
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 2])
+def test_who_waits_begins_once_a_host_may_be_given_some_ahead(ahead):
+    queue = Queue()
+    queue.host("h1", 1)
+    queue.arrive("a0", array=7)
+    assert queue.ended("a0") == []
+    queue.arrive("a1", array=7)
+    for n in range(2, 5):
+        assert queue.arrive(f"a{n}", array=7) == []
+    expected = [f"a{n}@h1" for n in range(2, 2 + ahead)]
+    assert queue.host("h1", 1, ahead=ahead) == expected
+
+
 @pytest.mark.parametrize("lines", [1, 2])
 def test_once_no_wide_job_waits_nobody_looks_for_slots_kept_for_one(lines):
     """All lines were gone through at each event for ever."""
@@ -241,3 +269,25 @@ def test_of_very_many_attempts_that_are_not_ours_some_are_ended_at_each_heartbea
     renewed, orders = table.life.heartbeat(H1, held, table.now_s)
     assert renewed == []
     assert len(orders) == KILLED_AT_ONCE
+
+
+@pytest.mark.parametrize(
+    ("ending", "learns"),
+    [
+        (OK, True),
+        (Ending(Cause.EXITED, 3), True),
+        (Ending(Cause.SIGNALLED, 139, signal=11), True),
+        (Ending(Cause.LOST), False),
+        (Ending(Cause.EXITED, 3, stop_reason=CANCEL), False),
+        (Ending(Cause.EVICTED), False),
+    ],
+)
+def test_how_long_a_job_takes_is_learnt_of_those_that_ended_by_themselves(ending, learns):
+    table = Table()
+    table.life.queues.backfill = Backfill("learnt", 0.5)
+    job = QueuedJob(JobId("1"), name="x", user="ann", may_restart=False)
+    (begin,) = table.life.submitted([job], *table.when)
+    table.now_s = 20.0
+    table.ended(begin, ending)
+    longest_s = table.life.queues.backfill.longest_s(QueuedJob(JobId("2"), name="x", user="ann"))
+    assert longest_s == (20.0 if learns else math.inf)

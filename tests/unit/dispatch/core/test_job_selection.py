@@ -59,6 +59,7 @@ PLACED = {
     400: SubmissionRange(400, 4, "0,10-30:10"),
     9: SubmissionRange(9, 1, ""),
     15: SubmissionRange(12, 300, "1-300"),
+    500: SubmissionRange(500, 3, "1-x"),
 }
 
 
@@ -71,6 +72,8 @@ def test_tasks_are_named_by_array_and_index():
     assert meant("12_[3-5]") == meant("12_3-5") == meant("12_3", "12_5", "12_4") == ((14, 16),)
     assert meant("400_10") == ((401, 401),)
     assert meant("400_[0-30:10]") == ((400, 403),)
+    assert meant("12_[1-7:2]") == ((12, 12), (14, 14), (16, 16), (18, 18))
+    assert meant("12_1-999999") == ((12, 311),)
     assert meant("400_5-20", "12_300-999") == ((311, 311), (401, 402))  # those that there are
 
 
@@ -80,6 +83,10 @@ def test_tasks_are_named_by_array_and_index():
         ("12_301", "array 12 has no task 301; its indexes are 1-300"),
         ("400_5", "array 400 has no task 5; its indexes are 0,10-30:10"),
         ("9_1", "job 9 is no array, so it has no task 1"),
+        (
+            "500_1",
+            "array 500: indexes: write like 1-10, 0-100:10 or 1,3,7-9, with %N for N at once",
+        ),
         ("13_1", "no job 13_1 in the queue's ledger"),
         ("15_1", "no job 15_1 in the queue's ledger"),  # a number, but no id
         ("12_1-900000:2", "more than 100000 jobs named at once; name ranges of them"),

@@ -8,6 +8,7 @@ import pytest
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import AdminConfig, Config
 from lbd.dispatch.core.ownership import Asker, Owners, fault_of_admins
+from tests.unit.dispatch.core.test_cutoffs import row
 
 
 async def nobody_asks(number):
@@ -38,3 +39,18 @@ def test_numbers_are_asked_for_where_they_count(by_uid, uid):
 )  # fmt: skip
 def test_a_job_is_of_its_user_by_name_or_by_number(by_uid, asker, owns):
     assert Owners(by_uid, nobody_asks).owns(asker, SimpleNamespace(user="ann", uid=1000)) is owns
+
+
+@pytest.mark.parametrize("by_uid", [True, False])
+async def test_of_rows_of_an_older_ledger_the_numbers_are_looked_up_where_they_count(by_uid):
+    asked = []
+
+    async def uid_of(submission):
+        asked.append(submission)
+        return 1000 + submission
+
+    uids = ((7, 5), (None, 6), (None, 6), (None, 8))
+    rows = [row(uid=uid, submission=submission) for uid, submission in uids]
+    found = await Owners(by_uid, uid_of).known(rows)
+    assert sorted(asked) == ([6, 8] if by_uid else [])
+    assert [one.uid for one in found] == ([7, 1006, 1006, 1008] if by_uid else [7, *[None] * 3])

@@ -106,6 +106,7 @@ def test_of_each_job_the_wait_is_foretold_that_is_reckoned_for_it_alone(seed):
         registered = table.queues.registry[waiter.id]
         found = forecast.of(registered, now_s)
         assert found.wait_s == pytest.approx(drawn.wait_s(registered.kind, drawn.waiting[:n]))
+        check_interval(drawn, registered, drawn.waiting[:n])
     for slots, needs in ((1, NO_NEEDS), (2, NO_NEEDS), (1, Needs((("gpu", 1),)))):
         job = QueuedJob(JobId("new"), slots, needs=needs)
         servers = [server for server in drawn.servers if server.suits(job)]
@@ -119,6 +120,18 @@ def test_of_each_job_the_wait_is_foretold_that_is_reckoned_for_it_alone(seed):
             now, _ = forecast.situation(job, Correction(), now_s)
             assert (now.base_s, now.ahead_jobs) == (expected, len(drawn.waiting))
             check_situation(drawn, job, now)
+
+
+def check_interval(drawn, registered, ahead):
+    """What the interval of one's wait is made from, which has others before it."""
+    found = drawn.forecast.ahead_of(registered, drawn.now_s)
+    if len(drawn.lives_s) < CALIBRATED or registered.kind.needs:
+        assert found is None or registered.kind.needs
+    elif ahead:
+        free = sum(max(0, server.free) for server in drawn.servers)
+        held = [(e.ran_s(drawn.now_s), e.slots) for s in drawn.servers for e in s.running.values()]
+        missing = max(0, ahead[0].slots - free) + sum(one.slots for one in ahead)
+        assert found == (missing, Releases.of(held, fit(drawn.lives_s)))
 
 
 def check_situation(drawn, job, now):

@@ -131,6 +131,8 @@ class History:
 
     def when(self):
         self.now_s += self.rng.random()
+        heads = ((line, self.queues.head(line)) for line in self.queues.lines)
+        self.heads = {line: head.id for line, head in heads if head is not None}
         return self.now_s, self.rng
 
     def after(self, starts):
@@ -141,6 +143,7 @@ class History:
             assert start.host in self.hosts, "the host takes jobs"
             self.check_cutoff(start)
             self.check_order(start)
+            self.check_kept(start)
             self.alive[start.job.id] = start
         self.check_registry()
         self.check_limits()
@@ -182,6 +185,15 @@ class History:
             if entry.line == line and not entry.begun and alike(entry.job, start.job):
                 back = start.job.id in self.came_back
                 assert back or number_of(entry.job) > number_of(start.job)
+
+    def check_kept(self, start):
+        """A host's slots are kept for who has waited at the head of a line that it serves first."""
+        server = self.queues.servers_by_host[start.host]
+        line = start.host if start.host in server.lines else start.tier
+        for earlier in server.lines[: server.lines.index(line)]:
+            head = self.queues.head(earlier)
+            if head is not None and head.id == self.heads.get(earlier):
+                assert not server.suits(head.kind)
 
     def check_limits(self):
         """No user has more slots, no name more jobs than may be."""

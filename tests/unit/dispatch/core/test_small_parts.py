@@ -11,6 +11,7 @@ from lbd.dispatch.core.dependencies.conditions import conditions_of
 from lbd.dispatch.core.dependencies.dependents import Waits
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob, able
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
+from lbd.dispatch.core.gangs.gang_room import MARGIN, RUNS_KEPT, RunTimes
 from lbd.dispatch.core.ledger_rows import AttemptRow, JobRow, Tally
 from lbd.dispatch.core.malleable.slot_times import ResourceTimes, SlotTimes
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Live, Settle
@@ -312,7 +313,8 @@ def test_a_host_that_is_gone_takes_nothing():
     ("wrong", "said"),
     [
         ({"id": 9}, "it is no job of its submission"), ({"state": "gone"}, "state is gone"),
-        ({"needs": "gpu=="}, "not an amount"), ({"user": None}, "user is nothing"),
+        ({"needs": "gpu=="}, "not an amount"), ({"after": "soon:1-1:1"}, "nobody can wait for"),
+        ({"after": "ok:1-1:1", "needs": "gpu=1"}, ""), ({"user": None}, "user is nothing"),
         ({"name": b"x"}, "name is bytes"), ({"slots": "2"}, "slots is a text"),
         ({"slots": 2.5}, "slots is a number"), ({"priority": 1 << 40}, "priority is 1099511627776"),
         ({}, ""),
@@ -323,3 +325,26 @@ def test_what_is_wrong_with_a_row(wrong, said):
     fault = fault_of(found, tuple(getattr(found, name) for name in KINDS[JobRow]))
     assert said in fault
     assert bool(fault) is bool(said)
+
+
+@pytest.mark.parametrize(
+    ("started", "finished", "suspended_s", "suspended", "run_s"),
+    [
+        (None, 90.0, 0.0, None, None), (10.0, None, 0.0, None, None),
+        (10.0, 90.0, 0.0, None, 80.0), (10.0, 90.0, 30.0, None, 50.0),
+        (10.0, 90.0, 30.0, 60.0, 20.0), (10.0, 90.0, 0.0, 95.0, 80.0),
+        (10.0, 90.0, -5.0, None, 80.0), (10.0, 5.0, 0.0, None, 0.0),
+    ],
+)  # fmt: skip
+def test_suspended_time_is_no_run_time_on_record(started, finished, suspended_s, suspended, run_s):
+    one = row(started=started, finished=finished, suspended_s=suspended_s, suspended=suspended)
+    assert one.run_s == run_s
+
+
+def test_how_long_a_job_takes_is_what_its_like_took_lately():
+    times, job = RunTimes(), QueuedJob(JobId("1"), name="x", user="ann")
+    for run_s in (900.0, *[10.0] * (RUNS_KEPT - 1)):
+        times.ended(job, run_s)
+    assert times.longest_s(job) == MARGIN * 900.0
+    times.ended(job, 20.0)
+    assert times.longest_s(job) == MARGIN * 20.0

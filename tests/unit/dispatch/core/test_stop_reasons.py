@@ -82,5 +82,7 @@ def test_one_that_succeeds_before_it_is_ended_begins_again_as_its_user_was_told(
     begin = table.begin("1")
     table.life.requeue(begin.job)
     over, *rest = table.ended(begin, replace(OK, stop_reason=REQUEUE))
-    assert (over.state, over.fate) == (JobState.PENDING, Fate.DONE)
+    assert (over.state, over.fate, over.ending.reason) == (
+        JobState.PENDING, Fate.DONE, "requeued"
+    )  # fmt: skip
     assert [one.attempt for one in rest if isinstance(one, Begin)] == [2]

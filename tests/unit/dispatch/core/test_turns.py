@@ -1,11 +1,14 @@
 """Whose turn it is: arrays, priorities, fair shares and limits, on top of the order of arrival."""
 
+from math import exp
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.shares import read_name_limits
+from lbd.dispatch.core.shares import Rules, Shares, read_name_limits
 from lbd.dispatch.core.waiting_line import Waiting
 from lbd.model import JobId
 from lbd.policy.even_share import even_share
@@ -145,6 +148,33 @@ def test_fair_share_remembers_who_had_much_and_forgets_it():
     table.now_s = 1e5
     table.arrive("b2", user="bob")
     assert table.ended("b") == ["a@h1"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_users_standing_is_what_they_have_and_have_had_lately(seed):
+    """The slots of now, and their mean with weights that fall by 1/e in `fair_share_s`."""
+    rng, now_s, had = Random(seed), 1.0, []
+    shares = Shares(Rules(fair_share_s=50.0))
+    for _ in range(60):
+        now_s += rng.choice((0.0, rng.expovariate(0.1)))
+        shares.at(now_s)
+        running = [one for one in had if one[1] is None]
+        if running and rng.random() < 0.5:
+            one = rng.choice(running)
+            one[1] = now_s
+            shares.gave(QueuedJob(JobId("1"), user="ann"), one[2])
+        else:
+            had.append([now_s, None, rng.randint(1, 4)])
+            shares.took(QueuedJob(JobId("1"), user="ann"), had[-1][2])
+        later_s = now_s + rng.choice((0.0, 30.0))
+        shares.at(later_s)
+        now = sum(slots for _, end_s, slots in had if end_s is None)
+        mean = sum(
+            slots * (exp((min(end_s or later_s, later_s) - later_s) / 50) - exp((s - later_s) / 50))
+            for s, end_s, slots in had
+        )
+        assert shares.standing("ann") == pytest.approx(now + mean, abs=1e-9)
+    assert shares.standing("bob") == 0.0
 
 
 def test_who_has_the_most_slots_a_user_may_have_is_passed_by_others():

@@ -265,3 +265,18 @@ def test_turns_of_flows_that_have_left_are_no_turns():
     for count in (1, 2, 3, 4):
         assert [one.id for one in line.first(count)] == ["5", "6", "8"][:count]
     assert line.head().id == "5"
+
+
+@pytest.mark.parametrize("rules", [Rules(), Rules(user_slots=9), Rules(fair_share_s=60.0)])
+def test_of_whom_waits_no_longer_a_line_keeps_nothing(rules):
+    rng, queues = Random(1), Queues(make("fcfs", ()), rules)
+    queues.host_is(HostSlots(H1, 1, open_slots=0), 0.0, rng)
+    for n in range(1, 500):
+        job = QueuedJob(JobId(f"{n}"), array=n, at_once=1, user=f"{n}")
+        queues.arrived(job, 0.0, rng)
+        if n > 3:
+            queues.ended(JobId(f"{n - 3}"), 0.0, rng)
+            assert queues.lines[ONLY_LINE].head().id == f"{n - 2}"
+    line = queues.lines[ONLY_LINE]
+    kept = line._flows, line._groups, line._noted, line._turns
+    assert max(map(len, kept)) < 100

@@ -2,11 +2,15 @@
 
 from random import Random
 
+import pytest
+
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.dispatch.core.malleable.decision import Head, Hold
+from lbd.dispatch.core.malleable.heads import Asked
 from lbd.dispatch.core.why_waiting import (
     _short,
     out_of_contact,
@@ -218,3 +222,29 @@ def test_a_head_lacks_something_only_where_each_host_with_slots_lacks_it():
     assert short() == []
     submit(life, "3", only=HostId("h2"))
     assert short(**gpu) == ["h1"]  # the other lacks slots as well
+
+
+@pytest.mark.parametrize(("host", "where"), [(None, "a host"), (HostId("h2"), "h2")])
+def test_a_head_that_holds_out_says_for_what(host, where):
+    life = table("h1")
+    for name in ("1", "2"):
+        submit(life, name)
+    hold = Hold(4, host, 9.0, Head(), "")
+    life.queues.heads.asked[1] = Asked(JobId("2"), hold, 0, 9.0, 9.0, 4, 9)
+    assert reason(life, "2") == f"it could begin on fewer slots, but waits for 4 on {where}"
+
+
+@pytest.mark.parametrize(
+    ("slots", "said"),
+    [
+        (1, "needs 4 slots together; the hosts that it may use have 3"),
+        (2, "needs 4 × 2 slots together; the hosts that it may use have 2"),
+        (3, "needs 4 × 3 slots together; the hosts that it may use have 3"),
+    ],
+)
+def test_a_gang_that_is_too_large_says_what_it_needs_and_what_there_is(slots, said):
+    life = table()
+    life.host_is(HostSlots(HostId("h1"), 3, holds_gangs=True), 0.0, DICE)
+    tasks = [QueuedJob(JobId(f"{n}"), slots, array=1, array_index=n, gang=4) for n in range(1, 5)]
+    life.submitted(tasks, 0.0, DICE)
+    assert reason(life, "1") == said

@@ -500,6 +500,18 @@ SCENARIOS = {
         (3, OwnerWants(Treatment.GO, untouched=True), [Treat(Treatment.GO), ReportStill(True)]),
         (4, OwnerWants(Treatment.GO, untouched=True), []),
     ]),
+    "another LBM takes over, and begins with what the owner's rules want": (QUEUED, [
+        *LEASED,
+        (2, OwnerWants(Treatment.STILL, reason="waits"), [
+            Treat(Treatment.STILL), ReportStill(True, "waits")]),
+        (3, Resumed(), []),
+        (3, OwnerWants(Treatment.STILL, reason="waits"), [
+            Treat(Treatment.STILL), ReportStill(True, "waits")]),
+        (4, OwnerWants(Treatment.STILL, reason="waits"), []),
+        (5, OwnerWants(Treatment.NONE), [Treat(Treatment.NONE), ReportStill(False)]),
+        (6, Resumed(), []),
+        (6, OwnerWants(Treatment.NONE), [Treat(Treatment.NONE)]),
+    ]),
     # Stops
     "it is stopped and goes on": (QUEUED, [
         *LEASED,
@@ -613,6 +625,7 @@ def test_it_wants_to_be_woken_for_its_next_timer_only():
 
 def test_what_it_stood_still_is_no_time_of_its_run():
     execution = new(ATTACHED)
+    assert execution.ran_s(0.5) == 0.0
     for now_s, event in (
         *((0.0, Admitted()), (0.0, SlotGranted()), (1.0, Started(RUNS))),
         *((3.0, OwnerWants(Treatment.STILL, reason="a")),),

@@ -211,6 +211,8 @@ class World:
             is_away = any(isinstance(answer, e.Away) for answer in self.answers)
             assert (self.at, self.charged, self.turns, self.grants) == (None, False, 0, 0)
             assert self.records == (0 if is_away else 1)
+        if not done:
+            assert journey.is_irrevocable == (self.may_have_run or self.was_evicted)
         if journey.demands.mode == "auto":
             assert self.starts <= MAX_TRIES + 2, "tries are bounded"
         assert journey.search.tries <= MAX_TRIES

@@ -303,13 +303,15 @@ class TestJobs:
         assert not jobs.running
 
     def test_a_job_ends_once(self):
-        jobs = Jobs(history=5)
+        reported = []
+        jobs = Jobs(history=5, ended=lambda one: reported.append(one.state))
         jobs.add(job("a"))
         jobs.end(JobId("a"), JobState.LOST, 2.0, reason="lost contact")
         jobs.end(JobId("a"), JobState.DONE, 3.0, exit_status=0)
         assert [(ended.state, ended.reason) for ended in jobs.ended] == [
             (JobState.LOST, "lost contact")
         ]
+        assert reported == [JobState.LOST]
 
     def test_a_reason_known_before_its_end_is_kept_unless_the_end_has_one(self):
         jobs = Jobs(history=5)

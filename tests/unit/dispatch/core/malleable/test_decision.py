@@ -279,6 +279,22 @@ def test_memory_is_bounded_and_takes_no_nonsense():
     assert seen.of("ann", "7", 4, 50.0).work_s == pytest.approx((RUNS_KNOWN + 1) / 2)
 
 
+def test_what_was_learnt_of_a_command_is_forgotten_with_its_runs(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.malleable.decision.COMMANDS_KNOWN", 2)
+    seen, truth = Speedups(), Speedup(8.0, 0.5)
+    for name in ("first", "second", "third", "fourth"):
+        for n in (1, 2, 4, 8, 16):
+            seen.ended("ann", name, n, truth.run_s(600.0, n))
+        if name == "first":
+            fitted(seen)
+            assert not seen.of("ann", name, 32, 50.0).linear
+    assert seen.of("ann", "first", 32, 50.0).linear
+    names = []
+    while (wanted := seen.to_fit()) is not None:
+        names.append(wanted[0][1])
+    assert names == ["third", "fourth"]
+
+
 def test_a_command_whose_runs_have_become_alike_is_not_fitted_again():
     """A dispatcher ended by that: the fit has nothing to go by."""
     seen = Speedups()

@@ -88,6 +88,17 @@ def test_a_prediction_decides(strategy):
     assert table.arrive("a", **WIDE) == ["a@h1:1"]
 
 
+@pytest.mark.parametrize("strategy", ["free", "avg", "pred", "bias", "heur"])
+@pytest.mark.parametrize("hosts", [("h1", "h2"), ("h1", "h2", "h3")])
+def test_it_begins_where_most_slots_are_free(strategy, hosts):
+    table = Table(strategy, lives_s=SHORT_LIVES_S)
+    for name in hosts:
+        table.host(name)
+        table.arrive(f"on {name}", slots=3, only=HostId(name))
+    table.ended("on h2")
+    assert table.arrive("a", **WIDE) == ["a@h2:4"]
+
+
 def test_nothing_is_predicted_before_jobs_have_ended():
     assert busy("pred", lives_s=[1.0]).arrive("a", **WIDE) == ["a@h1:1"]
 
@@ -170,6 +181,17 @@ def test_it_is_asked_again_as_slots_come_back_but_not_all_the_time():
     assert table.queues.heads.asked[1] is not first
     assert table.ended("y") == []
     assert table.ended("z") == ["a@h1:4"]  # all that it can use: at once
+
+
+def test_what_a_host_has_where_it_may_not_go_changes_nothing():
+    table = busy("heur")
+    assert table.arrive("a", barred=frozenset({HostId("h2")}), **WIDE) == []
+    asked = table.queues.heads.asked[1]
+    assert table.host("h2", 8) == []
+    assert table.at(1.0) == []
+    assert table.host("h2", 8, load=0.5) == []
+    assert table.queues.heads.asked[1].hold == asked.hold
+    assert table.at(60.5) == ["a@h1:1"]
 
 
 def test_it_holds_out_no_longer_than_the_setting_says():

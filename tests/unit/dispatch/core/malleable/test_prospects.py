@@ -11,10 +11,12 @@ from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.malleable.decision import FreeSlots, KnownSpeedup
 from lbd.dispatch.core.malleable.prospects import (
     ROWS,
+    Prospect,
     Situation,
     answer,
     begins,
     likely_s,
+    picks,
     shown,
     within,
 )
@@ -96,6 +98,14 @@ def test_the_picks_are_what_the_strategies_would_take():
     assert soon["HEUR"] == 8  # 0.2 · (400 - 100) are enough for it
     late = answer(situation(room(6, (1e6, 2))), 1, 8, LINEAR).picks
     assert late == {"FREE": 6, "AVG": 6, "PRED": 6, "BIAS": 6, "HEUR": 6}
+
+
+@pytest.mark.parametrize(("wait_s", "takes"), [(59.9, 8), (60.1, 2)])
+def test_heur_takes_what_comes_within_a_fifth_of_what_it_saves(wait_s, takes):
+    """400 s on the two slots that are free, 100 s on eight."""
+    waits = {n: 0.0 if n <= 2 else wait_s for n in range(1, 9)}
+    rows = [Prospect(n, at_s, at_s, None, 800.0 / n) for n, at_s in waits.items()]
+    assert picks(rows, 1, 8, LINEAR)["HEUR"] == takes
 
 
 def test_bias_goes_by_what_such_predictions_came_to():
@@ -203,8 +213,10 @@ def test_of_many_numbers_of_slots_some_are_shown(most, rows, last):
 
 
 def test_of_a_fixed_number_of_slots_every_strategy_takes_it():
-    found = answer(situation(room(2)), 2, 2, LINEAR)
-    assert found.picks == dict.fromkeys((one.upper() for one in STRATEGIES), 2)
+    unknown = Situation((room(1, (5.0, 3)),), 0, None, 0.0, None, 0, NONE)  # when it would begin
+    for now in (situation(room(2)), unknown):
+        found = answer(now, 2, 2, LINEAR)
+        assert found.picks == dict.fromkeys((one.upper() for one in STRATEGIES), 2)
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -391,3 +391,10 @@ def test_a_deadline_is_aimed_at_from_before_it(slots, left):
     steered = min(left - at_once, STEERED) / at_once**2
     expected_s = math.hypot(drain_s, SURE * MEAN_S * math.sqrt(steered))
     assert before_deadline_s(slots, batch) == pytest.approx(expected_s)
+
+
+def test_however_many_arrays_there_are_one_that_comes_begins_at_once():
+    table = Table(slots=1000)
+    for number in range(1, 40):
+        table.array(number, 3, 1e6, known=Earlier())
+        assert len(table.of(number)) > 0

@@ -1,0 +1,65 @@
+"""A command that nobody else takes: whether it runs here, and with what it needs of this host."""
+
+import pytest
+
+from lbd.lbm.core import journey_events as e
+from lbd.lbm.core.next_host_after_refusal import MAX_TRIES
+from lbd.lbm.core.resources import Grant, Granted
+from lbd.model import HostId, JobState, Needs, Verdict
+from tests.unit.lbm.core.test_journey import (
+    ASKED,
+    BROKEN,
+    FAILED_ONCE,
+    GO,
+    H1,
+    H2,
+    LOOKED,
+    NO_PROGRAM,
+    STAY,
+    WAIT,
+    Life,
+    ask,
+    failed,
+    warned,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["remote", "auto"])
+def test_what_must_leave_does_not_run_here_however_many_hosts_lack_its_program(mode):
+    life, tried = Life(mode=mode), ()
+    for _ in range(MAX_TRIES):
+        life(GO if not tried else LOOKED)
+        if not tried:
+            life(LOOKED)
+        host = HostId(f"x{len(tried)}")
+        life(e.LimSaid(Verdict.THERE, host, "x:1", "lowest"))
+        *_, last = life(NO_PROGRAM)
+        tried += (host,)
+    assert last == (
+        e.RunHere("nobody-took-it") if mode == "auto" else failed(NO_PROGRAM.advice, "refused")[1]
+    )
+
+
+NEEDS = {"needs": Needs((("gpu", 1),))}
+GRANT = Grant((Granted("gpu", 1, (0,)),))
+NEEDED = (*ASKED, (STAY, e.TakeNeeds()))
+
+
+@pytest.mark.parametrize(
+    "life",
+    [
+        (*NEEDED, (e.NeedsTaken(GRANT), e.RunHere("below-threshold", grant=GRANT)),
+         (e.EndedHere(0.5, 0), e.GiveNeedsBack(), e.Discharge(H1, True),
+          e.RecordEnd(JobState.DONE, 0, 0.5))),
+        (*NEEDED, (e.NeedsTaken(None, "taken", True), e.Discharge(H1, True), WAIT)),
+        (*NEEDED, (e.NeedsTaken(None, "no gpu"), failed("h1: no gpu", "refused")[0],
+                   e.Discharge(H1, True), failed("h1: no gpu", "refused")[1])),
+        (*FAILED_ONCE, (LOOKED, ask(H2)), (STAY, e.TakeTurn()),
+         (e.TurnTaken(True), warned(BROKEN.reason), e.TakeNeeds()),
+         (e.NeedsTaken(None, "no gpu"), failed(BROKEN.reason, "refused")[0], e.GiveTurnBack(),
+          e.Discharge(H1, True), failed(BROKEN.reason, "refused")[1])),
+    ],
+    ids=["granted", "others have it", "it has none", "another host has failed before"],
+)  # fmt: skip
+def test_what_it_needs_here_is_taken_and_given_back(life):
+    Life(**NEEDS).goes(*life)
