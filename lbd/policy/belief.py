@@ -21,10 +21,12 @@ was wrong, must get the chance to say so.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from random import Random
 
 from lbd.model import HostId, PlacementRequest
+from lbd.policy.delay import time_for_all
 from lbd.policy.ranking import TIE, choose, is_light_here, leaves, named, others, settled_early
 from lbd.policy.view import HostView, Probe, Reply, Step, View
 
@@ -36,13 +38,14 @@ HOPE = 4  # times as fast as trust fades what a hopeful one holds against a host
 ASKED_ANYWAY = 1 / 32  # of all decisions
 SILENT_PERIODS = 2  # after which an unchanged load would have been told, had it changed
 
-Cost = Callable[[HostView, float, float], float]  # of the command there, if its load is so, now
+by_age = attrgetter("sampled_at_s")
 
 
 def decide(
-    request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random, cost: Cost
+    request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random, way: float = 0.0
 ) -> Step:
-    """The next question, or the host of the least cost by what is believed."""
+    """The next question, or the host of the least cost by what is believed: that is `time_for_all`
+    there, and the `way`, what moving takes for each CPU second of the command."""
     if (early := settled_early(request, view, stays)) is not None:
         return early
     asked = {reply.host for reply in replies}
@@ -52,25 +55,25 @@ def decide(
     if not known and not picked:
         return choose(request, view, rng)
     left = view.params.probe_limit - len(replies)
-    unsure = [(host, trust) for host, trust in zip(picked, trusts, strict=True) if trust < SURE]
-    if left > 0 and unsure:
+    if left > 0 and trusts and min(trusts) < SURE:
         if not replies and rng.random() < ASKED_ANYWAY:
-            oldest, _ = min(unsure, key=lambda one: one[0].sampled_at_s)
-            return Probe((oldest.name,), 1.0 / left)
-        sure = known + [host for host, t in zip(picked, trusts, strict=True) if t >= SURE]
-        promising = most_promising(sure, unsure, view, rng, cost)
+            unsure = [host for host, trust in zip(picked, trusts, strict=True) if trust < SURE]
+            return Probe((min(unsure, key=by_age).name,), 1.0 / left)
+        promising = most_promising(known, picked, trusts, view, rng, way)
         if promising is not None:
             return Probe((promising.name,), 1.0 / left)
-    hosts = known + picked
+    hosts, now_s = known + picked, view.now_s
     loads = believed_loads(hosts, trusted(known, view) + trusts)
-    costs = [cost(host, load, view.now_s) for host, load in zip(hosts, loads, strict=True)]
-    looked_at = list(zip(hosts, loads, costs, strict=True))
+    looked_at = [
+        (host, load, time_for_all(host, load, now_s) + way)
+        for host, load in zip(hosts, loads, strict=True)
+    ]
     full, rest = full_ones(request, view), view.hosts
     if not (request.shown or full or leaves(request, view)):
         rest = {}  # nobody will look at them
         limit = min([c for host, _, c in looked_at if not host.why], default=0.0) + TIE
         looked_at = [one for one in looked_at if one[2] <= limit and not one[0].why]
-    seen = as_believed(looked_at, rest, view, cost)
+    seen = as_believed(looked_at, rest, view)
     names = [host.name for host, _, _ in looked_at] + full
     return choose(request, seen, rng, names)
 
@@ -89,12 +92,14 @@ def trusted(hosts: Sequence[HostView], view: View) -> list[float]:
     """0 to 1. Under both rules changes are told, so silence means that there was none."""
     now_s, trust_s = view.now_s, view.params.trust_s
     oldest_s = SILENT_PERIODS * view.params.exchange_period_s
+    least = math.exp(-oldest_s / trust_s)
     found = []
     for host in hosts:
         age_s = now_s - host.sampled_at_s
-        if age_s > oldest_s:
-            age_s = oldest_s
-        found.append(math.exp(-age_s / trust_s) if age_s > 0 else 1.0)
+        if age_s >= oldest_s:
+            found.append(least)
+        else:
+            found.append(math.exp(-age_s / trust_s) if age_s > 0 else 1.0)
     return found
 
 
@@ -158,20 +163,27 @@ def fewer_if_old(picked: list[HostView], view: View) -> tuple[list[HostView], li
 
 
 def most_promising(
-    sure: Sequence[HostView], unsure: Sequence[tuple[HostView, float]], view: View, rng: Random,
-    cost: Cost,
+    known: Sequence[HostView], picked: Sequence[HostView], trusts: Sequence[float], view: View,
+    rng: Random, way: float,
 ) -> HostView | None:  # fmt: skip
     """The one to ask: it would be the best, if what is not trusted of its load had gone."""
     me, now_s = view.me, view.now_s
-    best = cost(me, me.load_now, now_s)
-    for host in sure:
+    best = time_for_all(me, me.load_now, now_s)
+    for host in known:
         if not host.why:
-            best = min(best, cost(host, host.load_now, now_s))
-    hopes = [cost(host, host.load_now * trust**HOPE, now_s) for host, trust in unsure]
-    hope = min(hopes)
-    if hope >= best - view.params.min_gain:
-        return None
-    return rng.choice([host for (host, _), h in zip(unsure, hopes, strict=True) if h == hope])
+            best = min(best, time_for_all(host, host.load_now, now_s) + way)
+    hope, hopeful = math.inf, []
+    for host, trust in zip(picked, trusts, strict=True):
+        if trust >= SURE:
+            if not host.why:
+                best = min(best, time_for_all(host, host.load_now, now_s) + way)
+            continue
+        hoped = time_for_all(host, host.load_now * trust**HOPE, now_s) + way
+        if hoped < hope:
+            hope, hopeful = hoped, [host]
+        elif hoped == hope:
+            hopeful.append(host)
+    return rng.choice(hopeful) if hope < best - view.params.min_gain else None
 
 
 def believed_loads(hosts: Sequence[HostView], trusts: Sequence[float]) -> list[float]:
@@ -187,12 +199,11 @@ def as_believed(
     looked_at: Sequence[tuple[HostView, float, float]],
     rest: Mapping[HostId, HostView],
     view: View,
-    cost: Cost,
 ) -> View:
     """A view of them and the rest, with their loads, and ours, as believed; `load` is the command's
     cost there."""
     me, now_s = view.me, view.now_s
-    me = me.believed(me.load_now, cost(me, me.load_now, now_s))
+    me = me.believed(me.load_now, time_for_all(me, me.load_now, now_s))
     seen = {**rest, me.name: me}
     for host, load, there in looked_at:
         seen[host.name] = host.believed(load, there)

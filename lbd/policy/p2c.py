@@ -16,7 +16,6 @@ from random import Random
 
 from lbd.model import PlacementRequest
 from lbd.policy.belief import decide
-from lbd.policy.delay import time_for_all
 from lbd.policy.view import Reply, Reporting, Step, View
 
 
@@ -26,4 +25,4 @@ class TwoChoices:
     def next_step(
         self, request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
     ) -> Step:
-        return decide(request, view, replies, rng, time_for_all)
+        return decide(request, view, replies, rng)

@@ -12,8 +12,7 @@ from random import Random
 
 from lbd.model import PlacementRequest
 from lbd.policy.belief import decide
-from lbd.policy.delay import time_for_all
-from lbd.policy.view import HostView, Reply, Reporting, Step, View
+from lbd.policy.view import Reply, Reporting, Step, View
 
 UNKNOWN_S = 1.0  # CPU time of a command of which nothing is learnt
 
@@ -25,9 +24,4 @@ class Predict:
         self, request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
     ) -> Step:
         way = view.params.move_cost_s / (request.cpu_s or UNKNOWN_S)
-
-        def cost(host: HostView, load: float, now_s: float) -> float:
-            found = time_for_all(host, load, now_s)
-            return found if host.name == view.me.name else found + way
-
-        return decide(request, view, replies, rng, cost)
+        return decide(request, view, replies, rng, way)

@@ -40,11 +40,12 @@ class LbmStatus:
 
     def vector(self, sampled: Sampled, cores: float, speed: float) -> LoadVector:
         """All that this host tells of itself, together with what was sampled."""
+        memory_total, memory_available = sampled.memory
         return LoadVector(  # in order: by their names it takes four times as long
             sampled.index, sampled.queues, sampled.utilisation, cores, speed,
             self.slots_total, self.slots_used, self.jobs_local, self.jobs_foreign,
             self.accepting, self.hog, sampled.site, self.owner,
-            *sampled.memory, self.facts, self.closed,
+            memory_total, memory_available, self.facts, self.closed,
         )  # fmt: skip
 
 

@@ -150,7 +150,7 @@ class LimState:
             self._vector = vector
         me, age_s = self.membership.me, now_s - self._sampled_at_s
         sample = m.Sample(me.name, me.incarnation, self._number, age_s, vector, self.drained)
-        self.table.record(sample, now_s)
+        self.table.publish(sample, now_s)
 
     def own_sample(self, now_s: float) -> m.Sample:
         return self.table.own_sample(now_s)

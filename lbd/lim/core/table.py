@@ -184,6 +184,10 @@ class Table:
         entry = self.entries.get(sample.host)
         return entry is not None and self._keep(entry, sample, now_s)
 
+    def publish(self, sample: Sample, now_s: float) -> None:
+        """Our own: there is none newer."""
+        self._put(self.mine, sample, now_s)
+
     def _keep(self, entry: Entry, sample: Sample, now_s: float) -> bool:
         if sample.incarnation < entry.member.incarnation:
             return False

@@ -51,14 +51,15 @@ class MeteredCpu(ABC):
 
 class SharedCpu(MeteredCpu, Generic[Task]):
     __slots__ = (
-        "_metered_s", "_order", "_queue", "_served_s", "_stalled_until_s", "_unserved_since_s",
-        "due_s",
+        "_metered_s", "_order", "_queue", "_rate", "_served_s", "_stalled_until_s",
+        "_unserved_since_s", "due_s",
     )  # fmt: skip
 
     def __init__(self, cores: float, speed: float) -> None:
         super().__init__(cores, speed)
         self.due_s = NEVER  # when the next task would be done if nothing else came
         self._queue: list[tuple[float, int, Task]] = []
+        self._rate = 0.0  # of the service that each of them has
         self._served_s = 0.0
         self._unserved_since_s = 0.0  # the tasks are yet to be served from then on
         self._metered_s = 0.0  # until when
@@ -96,7 +97,7 @@ class SharedCpu(MeteredCpu, Generic[Task]):
                 return done
             done.append(heappop(queue)[2])  # so late a clock cannot show what it has left
         self.due_s = NEVER
-        self._served_s = 0.0
+        self._served_s = self._rate = 0.0
         return done
 
     def overhead(self, seconds: float, now_s: float) -> float:
@@ -111,23 +112,21 @@ class SharedCpu(MeteredCpu, Generic[Task]):
         return stalled_s
 
     def _advance(self, now_s: float) -> None:
-        tasks = len(self._queue)
         if self.is_metered:
-            self._count(tasks, now_s - self._metered_s)
+            self._count(len(self._queue), now_s - self._metered_s)
             self._metered_s = now_s
         until_s = self._stalled_until_s
         if until_s < now_s:
             until_s = now_s
-        if tasks:
-            rate = self.speed if tasks <= self.cores else self.power / tasks
-            self._served_s += (until_s - self._unserved_since_s) * rate
+        self._served_s += (until_s - self._unserved_since_s) * self._rate
         self._unserved_since_s = until_s
 
     def _first_due_s(self) -> float:
-        """Without calls, which would take most of its time: it is asked at nearly every event."""
+        """To be asked for whenever the tasks are others, as it notes the rate that they have. It is
+        without calls, which would take most of its time: that is at nearly every event."""
         queue = self._queue
         tasks = len(queue)
-        rate = self.speed if tasks <= self.cores else self.power / tasks
+        self._rate = rate = self.speed if tasks <= self.cores else self.power / tasks
         left_s = queue[0][0] - self._served_s
         since_s = self._unserved_since_s
         return since_s + left_s / rate if left_s > 0.0 else since_s

@@ -298,13 +298,10 @@ def test_whom_the_user_excluded_is_not_looked_at():
 
 
 def test_nobody_is_asked_for_less_than_the_gain_that_a_move_must_bring():
-    def cost(one, load_now, _now_s):
-        return load_now
-
-    view = seen(host("h1", tasks=1.0), host("h2", tasks=0.95), params=LimConfig(min_gain=0.1))
-    for load, asked in ((0.95, None), (0.85, HostId("h2"))):
-        unsure = [(host("h2", tasks=load), 1.0)]
-        found = belief.most_promising([], unsure, view, Random(1), cost)
+    view = seen(host("h1", tasks=1.0), params=LimConfig(min_gain=0.1))
+    for load, way, asked in ((1.03, 0.0, None), (0.97, 0.0, HostId("h2")), (0.97, 0.2, None)):
+        unsure = [host("h2", tasks=load)]
+        found = belief.most_promising([], unsure, [belief.SURE - 1e-9], view, Random(1), way)
         assert (found and found.name) == asked
 
 
