@@ -80,10 +80,6 @@ class Updates:
         stored = await self.dispatcher.ledger.spec(row.submission)
         return with_limit(stored.spec, self.asked.timeout_s)
 
-    def has_changed(self, row: JobRow) -> bool:
-        """Some of its submission wait, and were changed: it has begun, and goes on as it is."""
-        return row.submission in self._recorded
-
 
 def with_limit(stored: bytes, limit_s: float) -> bytes:
     """Raises LbdError."""
