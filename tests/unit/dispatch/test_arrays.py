@@ -234,6 +234,15 @@ async def test_an_array_that_cannot_be_is_refused(world, fields):
     assert await world.ledger.live() == []
 
 
+async def test_where_priorities_are_off_it_says_how_to_turn_them_on(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        await world.submit(asking())
+        change = Update(priority=-5)
+        done = await world.act(verb="update", selectors=["1"], update=change, **WHO)
+        assert done.errors[0].endswith("lbctl config set dispatch.priorities true --cluster")
+        assert (await world.submit(asking(priority=-5))).error == done.errors[0]
+
+
 async def test_an_update_of_many_large_jobs_is_written_in_parts(world, monkeypatch):
     """All their requests, of megabytes each, were in the dispatcher's memory at once."""
     monkeypatch.setattr(orders, "BYTES_AT_ONCE", 1000)
