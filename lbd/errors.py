@@ -15,6 +15,10 @@ class ConfigError(LbdError):
     """The configuration or the command line is wrong: the user fixes it."""
 
 
+class Inapplicable(LbdError):
+    """The job is in no state for this order: where many jobs are meant, it is skipped."""
+
+
 class PeerError(LbdError):
     """The other side sent something it should not have: drop it, and say who."""
 

@@ -9,6 +9,8 @@ from lbd.errors import LbdError
 from lbd.slurm.options import listed
 from lbd.slurm.program import NAMES, install
 from lbd.slurm.sbatch import GRAMMAR, ONLY
+from lbd.slurm.srun import GRAMMAR as SRUN
+from lbd.slurm.srun import ONLY as SRUN_ONLY
 from lbd.text.spelling import hint
 
 USUAL = "account,partition,qos,mail-type,mail-user,hint,wckey"  # in scripts as people have them
@@ -49,10 +51,15 @@ def main(argv: list[str]) -> int:
 
 
 def ignorable(text: str) -> str:
-    """Raises ArgumentTypeError for what is not an option that sbatch refuses."""
+    """Raises ArgumentTypeError for what is not an option that sbatch or srun refuses, or is more
+    than a wish."""
     names = [name.strip().removeprefix("--") for name in listed(text)]
-    allowed = {"partition", *ONLY, *GRAMMAR.refused, *GRAMMAR.refused_plain} - {*GRAMMAR.instead}
+    allowed = {"partition", *ONLY, *GRAMMAR.refused, *GRAMMAR.refused_plain}
+    allowed |= {*SRUN_ONLY, *SRUN.refused, *SRUN.refused_plain}
+    allowed -= {*SRUN.instead}
     for name in names:
+        if name in SRUN.instead:
+            raise ArgumentTypeError(f"{name!r} cannot be ignored: {SRUN.instead[name]}")
         if name not in allowed:
             raise ArgumentTypeError(f"sbatch does not refuse {name!r}; {hint(name, allowed)}")
     return ",".join(names)

@@ -30,6 +30,8 @@ PATIENCE_S = 15.0
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # a daemon that is being started again
 ENDED = ("done", "failed", "cancelled", "lost")
+ITS_OWN = ("exited", "signalled")  # causes
+TIMED_OUT = 124
 FAILED = "failed"  # the cause when lbrun itself could not run the command
 # What this interface says by itself.
 NOT_HERE = {
@@ -49,6 +51,7 @@ class Completed:
     cause: str  # "exited", "signalled", or what went wrong
     output: bytes
     error: bytes
+    reason: str = ""  # in words, of what went wrong
 
     @property
     def ok(self) -> bool:
@@ -66,7 +69,9 @@ class JobFailed(LbdError):
 
     def __init__(self, completed: Completed) -> None:
         how = f"exit status {completed.exit_status}"
-        if completed.signal:
+        if completed.reason and completed.cause not in ITS_OWN:
+            how = completed.reason
+        elif completed.signal:
             how = f"signal {completed.signal}"
         elif completed.exit_status is None:
             how = completed.cause
@@ -203,7 +208,10 @@ class Job:
         status = found.get("exit_status")
         words = found.get("command")
         number = status - 128 if isinstance(status, int) and status > 128 else None
+        reason = str(found.get("reason") or "")
         cause = "exited" if state in ("done", "failed") and number is None else state
+        if state == "failed" and status == TIMED_OUT and reason:
+            cause = "timeout"
         completed = Completed(
             tuple(map(str, words)) if isinstance(words, list) else (),
             status if isinstance(status, int) else None,
@@ -212,6 +220,7 @@ class Job:
             "signalled" if number is not None and state == "failed" else cause,
             output,
             error,
+            reason,
         )
         return completed.check() if check else completed
 
@@ -287,9 +296,8 @@ def completed_of(
                          "signalled" if number else "exited", output, error)  # fmt: skip
     if found["cause"] == FAILED:
         raise LbdError(str(found["reason"]))
-    return Completed(
-        words, found["exit_status"], found["signal"], found["host"], found["cause"], output, error
-    )
+    how = found["exit_status"], found["signal"], found["host"], found["cause"]
+    return Completed(words, *how, output, error, found["reason"] or "")
 
 
 def id_of(exit_status: int, output: bytes, error: bytes) -> str:

@@ -46,6 +46,7 @@ Run one command on the host where it ends soonest, by measured load, as if it ra
   --gang                with --array: all begin together or none; $LBD_GANG_HOSTS has their hosts
   -o, --output FILE     with -d: where its output goes, while it runs (%j job id, %A that of its
                         array, %a its index there, %h host); each attempt writes it from the start
+  --append              with -o or --error: write to the end of the file, each attempt too
   --error FILE          the same for standard error; without it that goes to -o's file, too
   --checkpoint DIR      with -q or -d: exit status 85 means "stopped here, go on later"; the job
                         finds DIR in $LBD_CHECKPOINT

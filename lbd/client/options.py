@@ -26,11 +26,12 @@ PLAIN = {
     "--verbose": "verbose", "--help": "help", "-h": "help", "--version": "version",
     "--clean-env": "clean_env",
     "-t": "tty", "--tty": "tty", "-T": "no_tty", "--no-tty": "no_tty", "--no-restart": "no_restart",
-    "--gang": "gang", "-q": "queue", "--queue": "queue", "-d": "detach", "--detach": "detach",
+    "--append": "append", "--gang": "gang", "-q": "queue", "--queue": "queue", "-d": "detach",
+    "--detach": "detach",
 }  # fmt: skip
 QUEUES_OWN = {
     "array", "output", "error", "key", "priority", "checkpoint", "speedup", "work", "target",
-    "deadline", "begin", "after", "notify", "gang",
+    "deadline", "begin", "after", "notify", "gang", "append",
 }  # fmt: skip
 OF_SLURM = {
     "--dependency": "--after", "--gres": "--need", "--gpus": "--need gpu=N", "--licenses": "--need",
@@ -38,7 +39,7 @@ OF_SLURM = {
     "--cpus-per-task": "--slots", "-c": "--slots", "--job-name": "--name", "-J": "--name",
     "-a": "--array", "--ntasks": "--array", "--nodes": "--array 1-N --gang",
     "-N": "--array 1-N --gang", "--partition": "--feature", "-p": "--feature", "-w": "--host",
-    "--wait": "--queue", "--no-requeue": "--no-restart",
+    "--open-mode": "--append", "--wait": "--queue", "--no-requeue": "--no-restart",
 }  # fmt: skip
 NEEDS = {"need": "", "feature": "+", "not_feature": "-"}  # as the LBM marks them
 OPPOSITE = {"tty": "no_tty", "no_tty": "tty"}  # the last one counts

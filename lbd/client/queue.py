@@ -57,7 +57,8 @@ def run_queued(options: Options, around: Surroundings) -> int:
         if sock is None:
             raise Trouble(f"{what}, so there is no queue{remedy(what)}")
     body = make_request(options, around, None)
-    flags = {"detach": tags.FLAG_DETACH, "no_restart": tags.FLAG_NO_RESTART, "gang": tags.FLAG_GANG}
+    flags = {"detach": tags.FLAG_DETACH, "no_restart": tags.FLAG_NO_RESTART,
+             "gang": tags.FLAG_GANG, "append": tags.FLAG_APPEND}  # fmt: skip
     pairs = [(tags.FLAGS, flag) for name, flag in flags.items() if name in options.plain]
     progress = Progress("queue" in options.plain and "array" in options.values and has_terminal())
     if progress.is_on:

@@ -27,6 +27,8 @@ def check_queued(
         raise Trouble("-o needs -d; with -q, redirect the output of lbrun")
     if "error" in values and "queue" in plain:
         raise Trouble("--error needs -d; with -q, redirect the errors of lbrun")
+    if "append" in plain and not ("output" in values or "error" in values):
+        raise Trouble("--append needs -o or --error")
     if "status_file" in values and "detach" in plain:
         raise Trouble("--status-file needs -q; for a job of -d, see `lbctl job ID --json`")
     if "array" in values:

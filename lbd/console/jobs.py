@@ -55,6 +55,8 @@ def shown_state(job: Json) -> str:
     return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
+CANCELLED = JobState.CANCELLED.value
+SHORT = ("failed", "lost", CANCELLED, "running")
 STATES = tuple(state.value for state in JobState)
 HISTORY_STATES = (*STATES, "checkpoint")  # there an attempt that stopped at a checkpoint has a row
 
@@ -86,13 +88,14 @@ class Filters:
 
 
 def short_state(job: Json) -> str:
-    """Of an array in few words, for a narrow terminal: `100/300, 3 failed, 20 running`; else ""."""
+    """Of an array in few words, for a narrow terminal: `100/300, 3 failed, 20 running`; else "".
+    The first number is of those that have ended otherwise than cancelled."""
     if not text(job, "array"):
         return ""
     tasks = table(job, "tasks")
     counts = {name: int(number(tasks, name)) for name in STATES if tasks.get(name)}
-    ended = sum(counts.get(name, 0) for name in ENDED_NAMES)
-    parts = [f"{counts[name]} {name}" for name in ("failed", "lost", "running") if name in counts]
+    ended = sum(counts.get(name, 0) for name in ENDED_NAMES if name != CANCELLED)
+    parts = [f"{counts[name]} {name}" for name in SHORT if name in counts]
     return ", ".join([f"{ended}/{sum(counts.values())}", *parts])
 
 

@@ -38,6 +38,10 @@ EXCLUDED_MAX = 1024
 PATH_BYTES_MAX = 1 << 16
 COMMAND_BYTES_MAX = 4 << 20
 REQUEST_BYTES_MAX = 12 << 20  # the most that lbm.max_request_bytes can be, on any host
+NO_PRIORITIES = (
+    "--priority: this cluster does not use priorities; an administrator turns them on: "
+    "lbctl config set dispatch.priorities true --cluster"
+)
 TIME_MAX = 1e11  # UNIX seconds
 CPU_S_MAX = LOAD_MAX = 1e12
 AGO_S_MAX = 30 * 86400.0
@@ -94,7 +98,7 @@ def submission_of(
     if len(sent.key) > KEY_MAX:
         raise LbdError(f"--idempotency-key: {KEY_MAX} characters at most")
     if sent.priority and not rules.priorities:
-        raise LbdError("--priority: this cluster does not use priorities (dispatch.priorities)")
+        raise LbdError(NO_PRIORITIES)
     if rules.user_slots and sent.slots > rules.user_slots:
         raise LbdError(
             f"--slots {sent.slots}: no user may hold more than {rules.user_slots} "

@@ -68,8 +68,13 @@ class JobFinder:
             )
             return await self.owners.known(await self.ledger.find(wanted))
         meant = await self._meant(selectors, asker, by_number=by_number)
-        wanted = replace(meant.wanted, bytes_max=bytes_max, commands=commands)
-        rows = await self._found(wanted)
+        return await self._named(selectors, meant, bytes_max, commands=commands)
+
+    async def _named(
+        self, selectors: Sequence[str], meant: Meant, bytes_max: int, *, commands: bool
+    ) -> list[JobRow]:
+        """Raises LbdError."""
+        rows = await self._found(replace(meant.wanted, bytes_max=bytes_max, commands=commands))
         check_found(selectors, meant, {row.id for row in rows})
         return rows
 
@@ -150,37 +155,38 @@ class JobFinder:
         *,
         commands: bool,
         by_number: bool = False,
-    ) -> list[JobRow]:
+    ) -> tuple[list[JobRow], frozenset[int]]:
         """`commands`: those of jobs that begin again are to be known.
 
-        The jobs that an order is for. Of a range, an array or @me those that have not ended,
-        however many others there are; `requeue` takes the ended ones too. Raises LbdError."""
-        check_count(selectors)
+        The jobs that an order is for, and which of them were named one by one. Of a range, an
+        array or @me those that have not ended, however many others there are; `requeue` takes the
+        ended ones too. Raises LbdError."""
+        meant = await self._meant(selectors, asker, by_number=by_number)
+        named = frozenset(meant.named)
         if verb in REQUEUES:
             bytes_max = COMMANDS_BYTES if commands else 0
-            again = await self.named(selectors, asker, True, bytes_max, commands=commands)
+            again = await self._named(selectors, meant, bytes_max, commands=commands)
             if verb == REQUEUE_FAILED:
                 again = [row for row in again if row.state in FAILED]
                 if not again:
                     raise LbdError("nothing to requeue: none of these jobs has failed")
-            return await self.forgiven(again)
-        meant = await self._meant(selectors, asker, by_number=by_number)
+            return await self.forgiven(again), named
         wanted = replace(meant.wanted, commands=False)
         if not meant.has_many:
             found = await self._found(wanted)
             check_found(selectors, meant, {row.id for row in found})
-            return found
+            return found, named
         rows = {row.id: row for row in await self._found(replace(wanted, ended_too=False))}
         if meant.named:
-            named = tuple((number, number) for number in meant.named)
-            others = await self._found(replace(wanted, ranges=named, ended_too=True))
+            one_by_one = tuple((number, number) for number in meant.named)
+            others = await self._found(replace(wanted, ranges=one_by_one, ended_too=True))
             rows |= {row.id: row for row in others}
             check_named(selectors, meant, rows.keys())
         if not rows:
             if "@me" not in selectors and not await self.ledger.find(replace(wanted, limit=1)):
                 raise LbdError(f"no job {' '.join(selectors)} in the queue's ledger")
             raise LbdError(f"nothing to {verb}: all these jobs have ended")
-        return [rows[number] for number in sorted(rows)]
+        return [rows[number] for number in sorted(rows)], named
 
     async def forgiven(self, rows: list[JobRow]) -> list[JobRow]:
         """Lets ended jobs try the hosts again that could not start them, but not the hosts that

@@ -15,7 +15,7 @@ from lbd.dispatch.job_finder import REQUEUES, JobFinder
 from lbd.dispatch.job_lines import job_log
 from lbd.dispatch.revival import Revival
 from lbd.dispatch.updates import Updates
-from lbd.errors import LbdError
+from lbd.errors import Inapplicable, LbdError
 from lbd.model import CANCEL, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
@@ -34,7 +34,7 @@ class Orders:
         """`host` has asked for a user of its own."""
         asker = self.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
         try:
-            rows = await self.finder.to_act_on(
+            rows, named = await self.finder.to_act_on(
                 asked.verb,
                 asked.selectors,
                 asker,
@@ -58,7 +58,8 @@ class Orders:
             return pb.ActReply(errors=[error]).SerializeToString()
         if asked.verb in REQUEUES:
             await order.revival.read_names([row for row in rows if row.id in may])
-        reply, problems, unsettled_bytes = pb.ActReply(), list[tuple[str, str]](), 0
+        reply, unsettled_bytes = pb.ActReply(), 0
+        problems, skipped = list[tuple[str, str]](), list[tuple[str, str]]()
         for number, row in enumerate(order.in_turn(rows), 1):
             try:
                 if row.id not in may:
@@ -73,12 +74,14 @@ class Orders:
                 raise
             except LbdError as problem:
                 mine = len(rows) == 1 or row.id in own or bool(asked.is_admin and fault)
+                is_skipped = isinstance(problem, Inapplicable) and row.id not in named
                 if mine and not order.is_said(row):
-                    problems.append((row.shown, by_shown_id(str(problem), row)))
+                    said = skipped if is_skipped else problems
+                    said.append((row.shown, by_shown_id(str(problem), row)))
             if not number % ACTS_AT_ONCE or unsettled_bytes >= BYTES_AT_ONCE:
                 await self.dispatcher.settled()  # what others want comes between, on the disk too
                 unsettled_bytes = 0
-        reply.errors.extend(in_few_lines(problems))
+        reply.errors.extend(in_few_lines(problems if reply.done else problems + skipped))
         await self.dispatcher.settled()
         return reply.SerializeToString()
 
@@ -91,22 +94,20 @@ class Order:
         self._asked, self.updates = asked, updates
         self.revival = Revival(orders.dispatcher)
         self._gangs: set[int] = set()  # those acted on as a whole
+        self._refused: set[int] = set()  # those of which it was said why not
 
     def in_turn(self, rows: Sequence[JobRow]) -> Sequence[JobRow]:
         if self._asked.cancels_waiting:  # none is to begin while others are interrupted
             return rows[::-1]
-        if self._asked.verb == "update":  # what waits first: then some of an array was changed
-            leased = self._dispatcher.life.leased
-            return sorted(rows, key=lambda row: JobId(str(row.id)) in leased)
         return rows
 
     def is_said(self, row: JobRow) -> bool:
-        """What went wrong with this one is nothing, or was said of another."""
-        if self._asked.verb == "update":
-            return self.updates.has_changed(row)
-        if row.gang and self._asked.verb in REQUEUES:
-            self._gangs.add(row.submission)
-        return False
+        """What went wrong with this one was said of another of its gang."""
+        if not (row.gang and self._asked.verb in REQUEUES):
+            return False
+        said = row.submission in self._refused
+        self._refused.add(row.submission)
+        return said
 
     async def act_on(self, row: JobRow) -> int:
         """How many bytes are to be written for it, but for its own row. Raises LbdError."""
@@ -115,6 +116,8 @@ class Order:
             change = await self.updates.of(row)
             size_bytes = len(change.spec or b"")
             actions = self.updates.carry(change, row)
+        elif row.submission in self._refused:
+            raise LbdError(f"the gang of job {row.shown} was refused")
         elif row.submission in self._gangs:
             return 0
         else:

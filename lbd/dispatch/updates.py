@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from lbd.dispatch.core.ledger_rows import JobRow
 from lbd.dispatch.core.records import Action, Updated
 from lbd.dispatch.daemon import Dispatcher
-from lbd.dispatch.intake import PRIORITY_MAX, TEXT_MAX, TIME_MAX
+from lbd.dispatch.intake import NO_PRIORITIES, PRIORITY_MAX, TEXT_MAX, TIME_MAX
 from lbd.errors import LbdError
 from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2 as pb
@@ -37,9 +37,7 @@ class Updates:
             if not -PRIORITY_MAX <= asked.priority <= PRIORITY_MAX:
                 raise LbdError(f"--priority: from -{PRIORITY_MAX} to {PRIORITY_MAX}")
             if not self.dispatcher.life.rules.priorities:
-                raise LbdError(
-                    "--priority: this cluster does not use priorities (dispatch.priorities)"
-                )
+                raise LbdError(NO_PRIORITIES)
             if asked.priority > 0 and not self.is_admin:
                 raise LbdError(
                     f"--priority {asked.priority}: only administrators raise priorities; yours may "
@@ -79,10 +77,6 @@ class Updates:
     async def _with_limit(self, row: JobRow) -> bytes:
         stored = await self.dispatcher.ledger.spec(row.submission)
         return with_limit(stored.spec, self.asked.timeout_s)
-
-    def has_changed(self, row: JobRow) -> bool:
-        """Some of its submission wait, and were changed: it has begun, and goes on as it is."""
-        return row.submission in self._recorded
 
 
 def with_limit(stored: bytes, limit_s: float) -> bytes:

@@ -74,6 +74,7 @@ enum {
     FLAG_NO_FALLBACK = 'n',
     FLAG_DETACH = 'd',
     FLAG_NO_RESTART = 'R',
+    FLAG_APPEND = 'A',
     FLAG_GANG = 'g',
     FLAG_PROGRESS = 'P',
     FLAG_NO_STDIN = 'i',

@@ -87,6 +87,7 @@ NOTIFY = b"Y"  # --notify, a line for `sh -c`
 FLAG_NO_FALLBACK = b"n"
 FLAG_DETACH = b"d"  # of QUEUE: nobody waits for its end
 FLAG_NO_RESTART = b"R"
+FLAG_APPEND = b"A"  # of QUEUE: to OUTPUT_FILE and ERROR_FILE
 FLAG_GANG = b"g"  # of QUEUE with ARRAY: all begin together or none
 FLAG_PROGRESS = b"P"  # of QUEUE with ARRAY: send PROGRESS
 FLAG_NO_STDIN = b"i"

@@ -28,10 +28,11 @@ class Grammar:
         optional: frozenset[str] = frozenset(),  # whose value may be left out
         # Of refused ones without which the rest is not what was wanted: what does it here.
         instead: Mapping[str, str] | None = None,
+        kept: frozenset[str] = frozenset(),  # never ignored when they are read
     ) -> None:
         self.values, self.plain, self.short = values, plain, short
         self.refused, self.refused_plain, self.optional = refused, refused_plain, optional
-        self.instead = instead or {}
+        self.instead, self.kept = instead or {}, kept
 
 
 class Given:
@@ -133,7 +134,7 @@ def take(given: Given, name: str, value: str | None, left: list[str], grammar: G
         if not left:
             raise SlurmError(f"option '--{name}' requires an argument")
         value = left.pop(0)
-    if name in let_be():
+    if name in let_be() and name not in grammar.kept:
         return
     if name in grammar.refused or name in grammar.refused_plain:
         given.refused[name] = f"--{name}{'' if value is None else f' {value}'}"

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 
+from lbd.slurm.needs import memory_of, need_words, number_of, tasks_of
 from lbd.slurm.options import (
     PARTITION,
     Given,
@@ -22,15 +23,14 @@ from lbd.slurm.options import (
     words_of,
 )
 from lbd.slurm.queue import jobs, submit, wait
-from lbd.slurm.times import begin_text, limit_s, memory_text
+from lbd.slurm.times import begin_text, limit_s
 from lbd.text.job_phrases import LAUNCHER
-from lbd.text.needs import is_name
 
 GRAMMAR = Grammar(
     words_of(
         "array begin chdir comment cpus-per-task dependency error exclude export input job-name mem"
         " mem-per-cpu nodelist nodes ntasks ntasks-per-node open-mode output partition time wrap"
-        " kill-on-invalid-dep priority gres gpus constraint signal tasks-per-node"
+        " kill-on-invalid-dep priority gres gpus gpus-per-node constraint signal tasks-per-node"
     ),
     words_of("parsable wait requeue no-requeue quiet verbose oversubscribe help"),
     {
@@ -42,7 +42,7 @@ GRAMMAR = Grammar(
         "S": "core-spec", "B": "extra-node-info", "m": "distribution", "h": "help",
     },
     words_of(
-        "account qos gpus-per-node gpus-per-task gpus-per-socket clusters"
+        "account qos gpus-per-task gpus-per-socket clusters"
         " licenses mail-type mail-user reservation deadline core-spec extra-node-info distribution"
         " nice switches tmp uid gid get-user-env profile hint cpu-freq mem-bind"
         " ntasks-per-core ntasks-per-socket ntasks-per-gpu cpus-per-gpu mem-per-gpu mincpus"
@@ -56,10 +56,20 @@ GRAMMAR = Grammar(
              " test-only"),
     optional=words_of("exclusive nice get-user-env"),
     instead={"hold": "`lbctl hold ID` holds a job that is submitted",
-             "test-only": "`lbctl predict` says when a job would begin"},
+             "test-only": "`lbctl predict` says when a job would begin",
+             "gpus-per-task": "use --gres gpu:N for all that the job needs",
+             "gpus-per-socket": "use --gres gpu:N for all that the job needs",
+             "ntasks-per-gpu": "use --gres gpu:N and --ntasks",
+             "cpus-per-gpu": "use -c N", "mincpus": "use -c N",
+             "mem-per-gpu": "use --mem SIZE for all that the job needs",
+             "tres-per-task": "use --gres NAME:N for all that the job needs"} | dict.fromkeys(
+                 ("tmp", "licenses"), "use --gres NAME:N for what hosts have as [resources] NAME"),
 )  # fmt: skip
 PATTERN = {"j": "%j", "J": "%j", "a": "%a", "N": "%h", "A": "%A", "%": "%%", "n": "0", "t": "0"}
-ONLY = {"open-mode": ("truncate", "t"), "kill-on-invalid-dep": ("yes",)}  # what is done anyway
+ONLY = {
+    "open-mode": ("truncate", "t", "append", "a"),
+    "kill-on-invalid-dep": ("yes",),  # what is done anyway
+}
 SIGNAL_MAX, SIGNAL_BEFORE_S = 64, 60
 HOW = {
     "afterok": "--after-ok", "afternotok": "--after-failed", "afterany": "--after-any",
@@ -80,10 +90,15 @@ export SLURM_JOB_PARTITION=lbd SLURM_RESTART_COUNT=$((LBD_ATTEMPT - 1))
 if [ -n "${LBD_ARRAY_ID:-}" ]; then
     export SLURM_ARRAY_JOB_ID="$LBD_ARRAY_ID" SLURM_ARRAY_TASK_ID="$LBD_ARRAY_INDEX"
 fi
-[ -z "${CUDA_VISIBLE_DEVICES:-}" ] || export SLURM_JOB_GPUS="$CUDA_VISIBLE_DEVICES"
+if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
+    export SLURM_JOB_GPUS="$CUDA_VISIBLE_DEVICES"
+    SLURM_GPUS_ON_NODE=$(IFS=,; set -- $SLURM_JOB_GPUS; echo $#)
+    export SLURM_GPUS_ON_NODE
+fi
 script=$(mktemp) && cat >"$script" || exit 1
 exec 3<"$script"
 rm -f "$script"
+export SLURM_LBD_SCRIPT="/proc/$$/fd/3"
 early=${signal:+timeout --foreground --preserve-status -s $signal $after}
 exec $early "$interpreter" ${option:+"$option"} /dev/fd/3 "$@" <"$input"
 """
@@ -219,18 +234,6 @@ def check_shape(values: dict[str, str]) -> None:
         )
 
 
-def tasks_of(values: dict[str, str]) -> int:
-    """Slots for so many processes that the script starts itself. Raises SlurmError."""
-    counts = {
-        number_of(values, option, 1)
-        for option in ("ntasks", "ntasks-per-node", "tasks-per-node")
-        if option in values
-    }
-    if len(counts) > 1:
-        raise SlurmError("--ntasks and --ntasks-per-node differ, and a job is on one host")
-    return counts.pop() if counts else 1
-
-
 def signal_words(values: dict[str, str]) -> list[str]:
     """Which signal the script gets, and after how many seconds: before the time limit, so none
     without one. Raises SlurmError."""
@@ -251,51 +254,6 @@ def signal_words(values: dict[str, str]) -> list[str]:
             f"--signal {given} is not supported by lbd: only the script can get one, B:{rest}"
         )
     return [name, str(max(1, limit - int(before or SIGNAL_BEFORE_S)))] if limit else ["", ""]
-
-
-def number_of(values: dict[str, str], option: str, otherwise: int) -> int:
-    text = values.get(option, str(otherwise))
-    if not (text.isascii() and text.isdecimal() and int(text)):
-        raise SlurmError(f"Invalid numeric value {text!r} for --{option}")
-    return int(text)
-
-
-def memory_of(values: dict[str, str], cpus: int) -> str:
-    if "mem-per-cpu" in values:
-        return memory_text("mem-per-cpu", values["mem-per-cpu"], cpus)
-    return memory_text("mem", values["mem"]) if "mem" in values else ""
-
-
-def need_words(values: dict[str, str]) -> list[str]:
-    """What the job needs of its host, as options of lbrun. Raises SlurmError."""
-    amounts: dict[str, str] = {}
-    for one in listed(values.get("gres", "").removeprefix("none")):
-        name, colon, count = one.removeprefix("gres/").partition(":")
-        add_amount(amounts, f"--gres {one}", name, count if colon else "1")
-    if "gpus" in values:
-        add_amount(amounts, f"--gpus {values['gpus']}", "gpu", values["gpus"])
-    words = [word for name, count in amounts.items() for word in ("--need", f"{name}={count}")]
-    for feature in features_of(values.get("constraint", "")):
-        words += ["--feature", feature]
-    return words
-
-
-def add_amount(amounts: dict[str, str], given: str, name: str, count: str) -> None:
-    """Raises SlurmError."""
-    if not (is_name(name) and count.isascii() and count.isdecimal() and int(count)):
-        raise SlurmError(f"{given} is not supported by lbd: give a name and a count, as gpu:2")
-    if amounts.setdefault(name, count) != count:
-        raise SlurmError(f"{given}: {amounts[name]} of {name} are asked for as well")
-
-
-def features_of(constraint: str) -> list[str]:
-    """Raises SlurmError."""
-    features = constraint.split("&") if constraint else []
-    if not all(map(is_name, features)):
-        raise SlurmError(
-            f"--constraint {constraint} is not supported by lbd: give a feature, or several with &"
-        )
-    return features
 
 
 def variables(given: Given, name: str, cpus: int, tasks: int) -> Iterator[tuple[str, str]]:
@@ -339,6 +297,14 @@ def places(values: dict[str, str], name: str) -> list[str]:
     words = ["-o", pattern("output", values.get("output", otherwise), name)]
     if "error" in values:
         words += ["--error", pattern("error", values["error"], name)]
+    if values.get("open-mode", "t")[0] == "a":
+        words.append("--append")
+    return words + hosts_of(values)
+
+
+def hosts_of(values: dict[str, str]) -> list[str]:
+    """Raises SlurmError."""
+    words: list[str] = []
     hosts = list(listed(values.get("nodelist", "")))
     if len(hosts) > 1:
         raise SlurmError(f"--nodelist {values['nodelist']} is not supported by lbd: name one host")

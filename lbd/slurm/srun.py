@@ -2,24 +2,19 @@
 
 import os
 
-from lbd.slurm.options import Given, Grammar, SlurmError, read, words_of
+from lbd.slurm.needs import memory_of, need_words, number_of, tasks_of
+from lbd.slurm.options import Given, Grammar, SlurmError, let_be, read, words_of
 from lbd.slurm.sbatch import GRAMMAR as SBATCH
-from lbd.slurm.sbatch import (
-    check_shape,
-    exported,
-    memory_of,
-    need_words,
-    number_of,
-    places,
-    tasks_of,
-)
+from lbd.slurm.sbatch import check_shape, exported, hosts_of
+from lbd.slurm.step import redirect, take_slots
 from lbd.slurm.times import limit_s
 
-QUIET_BINDING = ("q", "quiet", "none", "no")
+ONLY = {"cpu-bind": ("quiet", "q", "none", "no"), "mpi": ("none",)}
 GRAMMAR = Grammar(
     words_of(
         "chdir cpus-per-task cpu-bind exclude export job-name mem mem-per-cpu nodelist nodes ntasks"
-        " ntasks-per-node tasks-per-node partition time comment gres gpus constraint"
+        " ntasks-per-node tasks-per-node partition time comment gres gpus gpus-per-node constraint"
+        " input output error open-mode mpi exclusive"
     ),
     words_of("unbuffered overlap exact verbose quiet help no-requeue"),
     {
@@ -29,12 +24,13 @@ GRAMMAR = Grammar(
     } | {"u": "unbuffered", "l": "label", "K": "kill-on-bad-exit", "I": "immediate",
          "o": "output", "e": "error", "i": "input", "d": "dependency"},
     (SBATCH.refused - {"exclusive"}) | words_of(
-        "signal mpi jobid multi-prog output error input dependency array begin kill-on-bad-exit"
-        " immediate exclusive het-group bcast cpus-per-gpu"
+        "signal jobid multi-prog dependency array begin kill-on-bad-exit"
+        " immediate het-group bcast cpus-per-gpu"
     ),
     words_of("label pty hold no-kill overcommit contiguous"),
-    optional=words_of("exclusive kill-on-bad-exit immediate"),
-    instead={"pty": "`lbrun -t` gives the command a terminal"},
+    optional=words_of("exclusive kill-on-bad-exit immediate nice"),
+    instead={**SBATCH.instead, "pty": "`lbrun -t` gives the command a terminal"},
+    kept=words_of("exclusive"),  # of a step it says something else than of a job
 )  # fmt: skip
 USAGE = "usage: srun [OPTIONS] COMMAND [ARG...]"
 
@@ -50,13 +46,14 @@ def run(words: list[str]) -> int:
     check_shape(given.values)
     is_step = bool(os.environ.get("SLURM_JOB_ID") and os.environ.get("LBD_JOB_ID"))
     check_tasks(given.values, os.environ.get("SLURM_NTASKS", "1") if is_step else "1")
-    if given.values.get("cpu-bind", "q").split(",")[-1] not in QUIET_BINDING:
-        raise SlurmError(f"--cpu-bind {given.values['cpu-bind']} is not supported by lbd")
+    check_as_it_is(given, is_step=is_step)
     if is_step:
         return step(given)
+    words = lbrun_words(given)
+    redirect(given.values, name_of(given))
     from lbd.client.lbrun import main
 
-    main(["-q", *lbrun_words(given), "--", *given.rest])
+    main(["-q", *words, "--", *given.rest])
     return 1
 
 
@@ -71,13 +68,29 @@ def check_tasks(values: dict[str, str], otherwise: str) -> None:
         )
 
 
+def check_as_it_is(given: Given, *, is_step: bool) -> None:
+    """What may be asked for because nothing else is done. Raises SlurmError."""
+    for option, ours in ONLY.items():
+        value = given.values.get(option, ours[0])
+        if value.split(",")[-1] not in ours:
+            given.refused[option] = f"--{option} {value}"
+    whose = given.values.get("exclusive")
+    if whose is not None and (whose or not is_step) and "exclusive" not in let_be():
+        given.refused["exclusive"] = f"--exclusive {whose}".strip()
+    given.check(GRAMMAR)
+
+
+def name_of(given: Given) -> str:
+    return given.values.get("job-name", os.path.basename(given.rest[0]))
+
+
 def step(given: Given) -> int:
     """It has what its job has."""
     cpus = number_of(given.values, "cpus-per-task", 1)
     slots = int(os.environ.get("LBD_SLOTS", "1"))
     if cpus > slots:
         raise SlurmError(f"--cpus-per-task {cpus}: the job has {slots}")
-    for option in ("gres", "gpus", "constraint", "export"):
+    for option in ("gres", "gpus", "gpus-per-node", "constraint", "export"):
         if given.values.get(option, "ALL") != "ALL":
             raise SlurmError(f"--{option} is not supported by lbd within a job: it has the job's")
     if given.values.get("nodelist", here := os.environ.get("LBD_HOST", "")) != here:
@@ -90,6 +103,9 @@ def step(given: Given) -> int:
             os.chdir(given.values["chdir"])
         except OSError as problem:
             raise SlurmError(f"{given.values['chdir']}: {problem.strerror}") from None
+    if "exclusive" in given.values:
+        take_slots(cpus, slots)
+    redirect(given.values, name_of(given))
     from lbd.launch.exec import become, exit_status_of, let_pipes_break
 
     let_pipes_break()
@@ -103,9 +119,9 @@ def lbrun_words(given: Given) -> list[str]:
     """Raises SlurmError."""
     values = given.values
     cpus = number_of(values, "cpus-per-task", 1)
-    name = values.get("job-name", os.path.basename(given.rest[0]))
+    name = name_of(given)
     words = ["--name", name, "-n", str(cpus), *exported(values.get("export", "ALL"))]
-    words += places(values, name)[2:]
+    words += hosts_of(values)
     if "time" in values and (limit := limit_s(values["time"])):
         words += ["--timeout", str(limit)]
     if memory := memory_of(values, cpus):

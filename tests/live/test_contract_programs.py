@@ -124,6 +124,14 @@ def test_submit_gives_a_job(lab, client, tmp_path):
         never.result(check=True)
 
 
+def test_a_time_limit_is_named(client):
+    said = r"sleep 600: ended after its time limit of 1 s on h\d$"
+    with pytest.raises(lbd.client.JobFailed, match=said):
+        client.run(["sleep", "600"], timeout=1, check=True)
+    with pytest.raises(lbd.client.JobFailed, match=said):
+        client.submit(["sleep", "600"], timeout=1).result(check=True)
+
+
 def test_a_job_is_killed(client):
     job = client.submit(["sleep", "600"])
     later = client.submit(["echo", "ran"], begin="+1h")

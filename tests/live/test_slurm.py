@@ -10,7 +10,7 @@ import pytest
 from tests.live.cluster import FAST, Lab
 
 SNAKEMAKE = Path(__file__).resolve().parents[2] / "build/snakemake/bin/snakemake"
-SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=4")
+SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=4", "resources.gpu=2")
 WORKFLOW = """
 localrules: all, total
 rule all:
@@ -89,6 +89,25 @@ def test_dependencies_times_questions_and_cancelling(slurm, tmp_path):
     assert slurm("sacct", "-nP", "-j", first, "-o", "State") == "CANCELLED\n"
     assert slurm("sinfo", "-h", "-o", "%P %D") == "lbd* 2\n"
     assert slurm("srun", "-c", "2", "printenv", "LBD_SLOTS") == "2\n"
+
+
+def test_steps_share_a_jobs_slots_and_a_requeued_job_appends(slurm, tmp_path):
+    (tmp_path / "job.sh").write_text(
+        "#!/bin/bash\n#SBATCH -n 2 --gpus-per-node=2 --open-mode=append -o log\n"
+        "echo $SLURM_GPUS_ON_NODE $SLURM_JOB_GPUS\n"
+        "for i in 1 2 3 4; do srun --exclusive -n1 --mpi=none -o step.%j.$i ./one & done; wait\n"
+        "[ $SLURM_RESTART_COUNT = 1 ] || { scontrol requeue $SLURM_JOB_ID; sleep 60; }\n"
+    )
+    one = tmp_path / "one"
+    one.write_text(
+        "#!/bin/sh\nmkdir a 2>/dev/null || mkdir b || exit 1\necho in; ls -d a b 2>&1\n"
+        "rmdir b 2>/dev/null || rmdir a\n"
+    )
+    one.chmod(0o755)
+    job = slurm("sbatch", "--parsable", "--wait", "job.sh", cwd=tmp_path).strip()
+    assert (tmp_path / "log").read_text() == "2 0,1\n" * 2
+    for number in range(1, 5):  # a third at the same time would have failed
+        assert (tmp_path / f"step.{job}.{number}").read_text().startswith("in\n")
 
 
 def test_what_is_refused_queues_nothing(slurm, tmp_path):

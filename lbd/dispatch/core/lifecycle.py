@@ -65,7 +65,7 @@ from lbd.dispatch.core.retry import (
     exit_status,
 )
 from lbd.dispatch.core.shares import Rules
-from lbd.errors import LbdError
+from lbd.errors import Inapplicable, LbdError
 from lbd.model import CANCEL, DISBAND, REGROUP, REQUEUE, Closed, HostId, JobId, JobState
 
 KILL, TERM = 9, 15
@@ -169,7 +169,7 @@ class Lifecycle:
         live = self._live(job)
         if number not in ENDING and not ends:
             if live.lease is None:
-                raise LbdError(f"job {job} does not run: there is nothing to signal")
+                raise Inapplicable(f"job {job} does not run: there is nothing to signal")
             return [Signal(job, live.lease.attempt, live.lease.host, number, live.stop_reason)]
         actions: list[Action] = []
         for one in self.gangs.together(live):
@@ -187,8 +187,9 @@ class Lifecycle:
 
     def hold(self, job: JobId, why: str, now_s: float, rng: Random) -> list[Action]:
         together = self.gangs.together(self._live(job))
-        if any(live.lease is not None for live in together):
-            raise LbdError(f"job {job} runs already; only a pending one can be held")
+        if leases := [live.lease for live in together if live.lease is not None]:
+            runs = "runs already" if leases[0].begun else f"is about to begin on {leases[0].host}"
+            raise Inapplicable(f"job {job} {runs}; only a pending one can be held")
         actions: list[Action] = []
         for live in together:
             if not live.held or live.held.startswith(HELD):
@@ -201,7 +202,7 @@ class Lifecycle:
     def release(self, job: JobId, now_s: float, rng: Random) -> list[Action]:
         held = [live for live in self.gangs.together(self._live(job)) if live.held]
         if not held:
-            raise LbdError(f"job {job} is not held")
+            raise Inapplicable(f"job {job} is not held")
         return [action for live in held for action in self._released(live, now_s, rng)]
 
     def _released(self, live: Live, now_s: float, rng: Random) -> list[Action]:
@@ -216,7 +217,7 @@ class Lifecycle:
         """Of what waits; its record is the caller's, once for all jobs of its submission."""
         live = self._live(job)
         if live.lease is not None:
-            raise LbdError(f"job {job} has begun; only what waits can be changed")
+            raise Inapplicable(f"job {job} has begun; only what waits can be changed")
         if live.job.gang:
             raise LbdError(f"job {job} is one of a gang, which cannot be changed; submit it again")
         changed_job = live.job._replace(priority=priority, name=name, limit_s=limit_s)
@@ -255,7 +256,7 @@ class Lifecycle:
         live = self._live(job)
         leased = [one for one in self.gangs.together(live) if one.lease is not None]
         if not leased:
-            raise LbdError(f"job {job} is pending already")
+            raise Inapplicable(f"job {job} is pending already")
         if not live.job.may_restart:
             raise LbdError(f"job {job} was submitted with --no-restart")
         if (gang := self.gangs.of(live.job)) is not None and not gang.is_whole:
@@ -446,7 +447,7 @@ class Lifecycle:
     def _live(self, job: JobId) -> Live:
         live = self.jobs.get(job)
         if live is None:
-            raise LbdError(f"job {job} has ended")
+            raise Inapplicable(f"job {job} has ended")
         return live
 
     def _holder(self, name: HostId, job: JobId, attempt: int) -> Live | None:

@@ -366,7 +366,7 @@ def add_own(order: Order, start: dispatch_pb2.Start, host: str, directory: bytes
     output, error = (fill_in(path, job, index, host) for path in (spec.output, spec.error))
     if output or error:
         script = APART if output and error else BOTH if output else ERROR_ONLY
-        if spec.checkpoint and start.attempt > 1:
-            script = script.replace(b">", b">>").replace(b">>&", b">&")  # it goes on
+        if spec.append or (spec.checkpoint and start.attempt > 1):  # or it goes on
+            script = script.replace(b">", b">>").replace(b">>&", b">&")
         order.subject = order.argv[0]
         order.argv = [b"/bin/sh", b"-c", script, b"lbd", output, error, *order.argv]

@@ -301,6 +301,7 @@ async def make_submission(
             output=options.output,
             error=options.error,
             checkpoint=options.checkpoint,
+            append=request.has(tags.FLAG_APPEND),
             submitted=time.time(),
         ),
         slots=request.slots[0],

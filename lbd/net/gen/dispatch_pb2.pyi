@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class StoredSpec(_message.Message):
-    __slots__ = ("run_request", "input", "output", "error", "submitted", "checkpoint", "staged_request", "files")
+    __slots__ = ("run_request", "input", "output", "error", "submitted", "checkpoint", "staged_request", "files", "append")
     RUN_REQUEST_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class StoredSpec(_message.Message):
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     STAGED_REQUEST_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
+    APPEND_FIELD_NUMBER: _ClassVar[int]
     run_request: bytes
     input: bytes
     output: bytes
@@ -24,7 +25,8 @@ class StoredSpec(_message.Message):
     checkpoint: bytes
     staged_request: bytes
     files: str
-    def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., submitted: _Optional[float] = ..., checkpoint: _Optional[bytes] = ..., staged_request: _Optional[bytes] = ..., files: _Optional[str] = ...) -> None: ...
+    append: bool
+    def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., submitted: _Optional[float] = ..., checkpoint: _Optional[bytes] = ..., staged_request: _Optional[bytes] = ..., files: _Optional[str] = ..., append: _Optional[bool] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("job", "attempt", "stop_reason")

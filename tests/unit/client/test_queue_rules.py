@@ -111,6 +111,8 @@ GANG = ["-d", "--array", "0-3", "--gang"]
         (["--mem", "0G"], "--mem: must be above 0"),
         (["-d", "--array", "5-1", "true"], "--array 5-1: 5-1 runs backwards; write 1-5"),
         (["-d", "--gang"], "--gang needs --array"),
+        (["-d", "--append"], "--append needs -o or --error"),
+        (["--append"], "--append is for jobs of the queue"),
         (["--gang"], "--gang is for jobs of the queue: add -d, or -q to wait for its end"),
         (["--checkpoint", "x"], "--checkpoint is for jobs of the queue"),
         (["--idempotency-key", "x"], "--idempotency-key is for jobs of the queue"),

@@ -8,6 +8,7 @@ from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.job_finder import JobFinder
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.net.gen.dispatch_pb2 import Update
@@ -109,6 +110,51 @@ async def test_orders_are_about_tasks_or_all_that_has_not_ended(world):
     assert list(done.errors) == ["job 1_3 has ended"]
 
 
+async def test_orders_for_many_skip_those_they_do_not_fit(world):
+    """`lbctl kill` of an array failed if a task ended before the order came, and `hold` of one
+    that partly ran."""
+    await world.submit(asking(**ARRAY))
+    host(world, 2)
+    await begun(world, "1", "2")
+    done = await world.act(verb="hold", selectors=["1"], **WHO)
+    assert (list(done.errors), list(done.done_ids)) == ([], ["1_3", "1_4", "1_5"])
+    done = await world.act(verb="release", selectors=["1_[1-4]"], **WHO)
+    assert (list(done.errors), list(done.done_ids)) == ([], ["1_3", "1_4"])
+    done = await world.act(verb="kill", selectors=["1"], signal=12, **WHO)
+    assert (list(done.errors), list(done.done_ids)) == ([], ["1_1", "1_2"])
+    done = await world.act(verb="hold", selectors=["@me", "1_1"], **WHO)
+    assert list(done.errors) == ["job 1_1 runs already; only a pending one can be held"]
+    done = await world.act(verb="hold", selectors=["1_[1-2]"], **WHO)
+    assert list(done.errors) == [
+        "job 1_1 runs already; only a pending one can be held; 1 more likewise"
+    ]
+    done = await world.act(verb="requeue", selectors=["1"], **WHO)
+    assert (list(done.errors), list(done.done_ids)) == ([], ["1_1", "1_2"])
+
+
+async def test_tasks_that_end_before_a_kill_comes_are_skipped(world, monkeypatch):
+    await world.submit(asking(**ARRAY))
+    host(world, 2)
+    await begun(world, "1", "2")
+    found = JobFinder.to_act_on
+
+    async def late(*given, **named):
+        rows = await found(*given, **named)
+        await ended(world, "2", 0)
+        return rows
+
+    monkeypatch.setattr(JobFinder, "to_act_on", late)
+    done = await world.act(verb="kill", selectors=["1"], **WHO)
+    assert (list(done.errors), list(done.done_ids)) == ([], ["1_1", "1_3", "1_4", "1_5"])
+
+
+async def test_a_task_that_a_host_was_given_but_has_not_begun_is_not_said_to_run(world):
+    await world.submit(asking())
+    host(world, 1)
+    done = await world.act(verb="hold", selectors=["1"], **WHO)
+    assert list(done.errors) == ["job 1 is about to begin on h1; only a pending one can be held"]
+
+
 async def test_only_what_failed_is_requeued(world):
     await world.submit(asking(**ARRAY))
     host(world, 2)
@@ -186,6 +232,15 @@ async def test_an_array_that_cannot_be_is_refused(world, fields):
     reply = await world.submit(asking(**ARRAY | fields))
     assert reply.error
     assert await world.ledger.live() == []
+
+
+async def test_where_priorities_are_off_it_says_how_to_turn_them_on(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        await world.submit(asking())
+        change = Update(priority=-5)
+        done = await world.act(verb="update", selectors=["1"], update=change, **WHO)
+        assert done.errors[0].endswith("lbctl config set dispatch.priorities true --cluster")
+        assert (await world.submit(asking(priority=-5))).error == done.errors[0]
 
 
 async def test_an_update_of_many_large_jobs_is_written_in_parts(world, monkeypatch):

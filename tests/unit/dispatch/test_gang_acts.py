@@ -60,6 +60,16 @@ async def test_a_gang_that_may_not_restart_is_not_requeued(world):
     assert list(reply.errors) == ["job 1_0 was submitted with --no-restart"]
 
 
+async def test_no_job_of_a_gang_that_is_not_requeued_is_said_to_be(world):
+    await world.submit(asking(**GANG | {"may_restart": False}))
+    await world.act(verb="kill", selectors=["1"], **WHO)
+    reply = await world.act(verb="requeue", selectors=["1"], **WHO)
+    assert (len(reply.errors), list(reply.done)) == (1, [])
+    await world.submit(asking(**GANG))
+    reply = await world.act(verb="requeue", selectors=["4"], **WHO)
+    assert (list(reply.errors), list(reply.done)) == (["job 4_0 is pending already"], [])
+
+
 async def test_a_gang_that_is_requeued_may_go_again_where_it_could_not_begin(world):
     await world.submit(asking(**GANG, excluded=["h9"]))
     await world.act(verb="kill", selectors=["1"], **WHO)

@@ -23,7 +23,8 @@ def test_the_commands_are_put_where_nothing_of_others_is(tmp_path):
 
 def test_they_are_installed_with_the_options_to_be_ignored(tmp_path, monkeypatch, capsys):
     (tmp_path / "job.sh").write_text(
-        "#!/bin/sh\n#SBATCH -p big\n#SBATCH --mail-type=END -A x\n#SBATCH --open-mode=append\n"
+        "#!/bin/sh\n#SBATCH -p big\n#SBATCH --mail-type=END -A x\n"
+        "#SBATCH --kill-on-invalid-dep=no\n"
     )
 
     def refusal(variable):
@@ -36,22 +37,27 @@ def test_they_are_installed_with_the_options_to_be_ignored(tmp_path, monkeypatch
         "/bin --ignore account,partition,qos,mail-type,mail-user,hint,wckey\n"
         in capsys.readouterr().out
     )
-    assert "--mail-type END (line 3), --nice, --open-mode append, --partition big are" in refusal(
-        "account"
-    )
     assert (
-        slurm_main(
-            ["install", "--ignore", "partition,--mail-type,open-mode", str(tmp_path / "bin")]
-        )
-        == 0
+        "--mail-type END (line 3), --nice, --kill-on-invalid-dep no, --partition big are"
+        in refusal("account")
     )
+    ignored = "partition,--mail-type,kill-on-invalid-dep"
+    assert slurm_main(["install", "--ignore", ignored, str(tmp_path / "bin")]) == 0
     assert "--account x (line 3), --nice are not supported" in refusal("")
     assert refusal("account").endswith(
-        f"or set {LET_BE}=partition,mail-type,open-mode,account,nice\n"
+        f"or set {LET_BE}=partition,mail-type,kill-on-invalid-dep,account,nice\n"
     )
 
 
-@pytest.mark.parametrize(("name", "answer"), [("acount", '"account"'), ("time", ""), ("hold", "")])
+def test_what_a_job_needs_cannot_be_ignored_but_what_srun_alone_refuses(tmp_path, capsys):
+    """It queued jobs without their GPUs."""
+    with pytest.raises(SystemExit):
+        slurm_main(["install", "--ignore", "gpus-per-task", str(tmp_path / "bin")])
+    assert "'gpus-per-task' cannot be ignored: use --gres gpu:N" in capsys.readouterr().err
+    assert slurm_main(["install", "--ignore", "cpu-bind,mpi", str(tmp_path / "bin")]) == 0
+
+
+@pytest.mark.parametrize(("name", "answer"), [("acount", '"account"'), ("time", "")])
 def test_only_what_is_refused_can_be_ignored(name, answer, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         slurm_main(["install", "--ignore", f"qos,{name}", str(tmp_path / "bin")])

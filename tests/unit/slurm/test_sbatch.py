@@ -54,6 +54,8 @@ def words(*given, script="#!/bin/sh\n"):
         (["--gres=gpu:2"], "--need gpu=2"),
         (["--gres=gpu,gres/licence:3"], "--need gpu=1 --need licence=3"),
         (["-G", "2", "--gres=gpu:2"], "--need gpu=2"),
+        (["--gpus-per-node=2", "-G2"], "--need gpu=2"),
+        (["--open-mode=append", "-o", "x", "-e", "y"], "-o x --error y --append"),
         (["-C", "avx2&big"], "--feature avx2 --feature big"),
         (["-n", "1", "-N1", "-p", "lbd"], "--name s.sh -n 1"),
         (["-n", "3", "-c2"], "-n 6 -e SLURM_JOB_NAME"),
@@ -78,7 +80,11 @@ def test_what_becomes_of_an_option(given, expected):
         (["-C", "[a&b]"], "--constraint [a&b] is not supported by lbd"),
         (["-C", "a*2"], "--constraint a*2 is not supported by lbd"),
         (["-C", "a&"], "--constraint a& is not supported by lbd"),
-        (["--gpus-per-task=1"], "--gpus-per-task 1 is not supported by lbd"),
+        (["--gpus-per-node=a100:1"], "--gpus-per-node a100:1 is not supported by lbd"),
+        (["--gpus-per-task=1"], "--gpus-per-task 1 is not supported by lbd; use --gres gpu:N for"),
+        (["--tmp=1G"], "--tmp 1G is not supported by lbd; use --gres NAME:N for what hosts have"),
+        (["-L", "x:1"], "--licenses x:1 is not supported by lbd; use --gres NAME:N"),
+        (["--mem-per-gpu=1G"], "--mem-per-gpu 1G is not supported by lbd; use --mem SIZE"),
         (["-H"], "--hold is not supported"),
         (["--exclusive"], "--exclusive is not supported"),
         (["--foo"], "unrecognized option '--foo'"),
@@ -310,8 +316,13 @@ def test_signals_of_scancel_and_options_of_srun():
         scancel.signal_of("WHAT")
     given = read(["-n1", "-c", "2", "echo", "-n"], srun.GRAMMAR)
     assert given.rest == ["echo", "-n"]
-    with pytest.raises(SlurmError, match="--mpi"):
-        read(["--mpi=pmix", "x"], srun.GRAMMAR)
+    for words, hint in (
+        (["--mpi=pmix", "x"], r"--mpi pmix is .*LBD_SLURM_IGNORE=mpi$"),
+        (["--cpu-bind=cores", "x"], r"--cpu-bind cores is .*LBD_SLURM_IGNORE=cpu-bind$"),
+        (["--exclusive", "x"], r"--exclusive is not supported"),  # of a whole host
+    ):
+        with pytest.raises(SlurmError, match=hint):
+            srun.run(words)
 
 
 def test_they_start_without_what_is_heavy():

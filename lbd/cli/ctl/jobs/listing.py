@@ -54,6 +54,7 @@ HEADING_OF = {  # a key of the JSON; else it is the same
     "origin": "FROM", "host": "ON", "submitted": "AGE", "cpu_s": "CPU", "exit_status": "EXIT",
 }  # fmt: skip
 COMMAND_WIDTH, NAME_WIDTH = 60, 40
+PIPE_WIDTH = 2000  # of a command where there is no terminal
 DISPATCHER = "the dispatcher"  # among the hosts that did not answer
 
 
@@ -144,7 +145,8 @@ def chosen(found: list[Json], ids: list[str]) -> list[Json]:
 def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
     """A heading and a line a job."""
     waits = [shown_wait(job) for job in found]
-    rows: list[Row] = [job_row(job, clock) for job in found]
+    command_width = PIPE_WIDTH if page.columns is None else COMMAND_WIDTH
+    rows: list[Row] = [job_row(job, clock, command_width) for job in found]
     header: tuple[str, ...] = HEADER
     if any(waits):
         header = (*HEADER, "WAITS")
@@ -154,7 +156,7 @@ def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
     return page.table(header, rows, go_first, ("STATE", "COMMAND", "WAITS"))
 
 
-def job_row(job: Json, clock: Clock) -> Row:
+def job_row(job: Json, clock: Clock, command_width: int) -> Row:
     state = text(job, "state")
     submitted, started, finished = (
         number(job, key) for key in ("submitted", "started", "finished")
@@ -172,7 +174,7 @@ def job_row(job: Json, clock: Clock) -> Row:
         duration(end - started),
         duration(number(job, "cpu_s")),
         text(job, "exit_status"),
-        one_line(shlex.join(shown_command(job)), COMMAND_WIDTH),
+        one_line(shlex.join(shown_command(job)), command_width),
     )
 
 

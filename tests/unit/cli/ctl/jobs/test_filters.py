@@ -124,6 +124,14 @@ def test_a_line_is_never_wider_than_the_terminal(columns):
         assert {"STATE", "COMMAND"} <= set(lines[0].split())
 
 
+def test_in_a_pipe_commands_are_whole():
+    job = {**JOB, "command": ["cc", "x" * 500]}
+    (_, line) = job_lines([job], Clock(2000.0, utc=True), Page(Paint(on=False)))
+    assert "cc " + "x" * 500 in line
+    (_, line) = job_lines([{**job, "command": ["x" * 9000]}], Clock(2000.0), Page(Paint(on=False)))
+    assert 2000 <= len(line) < 2500
+
+
 def test_columns_that_say_nothing_go_first_and_all_stay_where_there_is_room():
     wide = job_lines(JOBS, Clock(2000.0, utc=True), Page(Paint(on=False), 200))[0].split()
     assert wide == [title.lstrip(">") for title in HEADER if title != ">EXIT"]

@@ -249,7 +249,7 @@ def test_to_hold_or_release_one_is_to_do_so_with_all():
     table.host(H1)
     assert not table.life.leased
     assert len(of_kind(Begin, table.life.release(JobId("1"), *table.when))) == 2
-    with pytest.raises(LbdError, match="job 1 runs already"):
+    with pytest.raises(LbdError, match="job 1 is about to begin on h1"):
         table.life.hold(JobId("1"), "held by ann", *table.when)
 
 
