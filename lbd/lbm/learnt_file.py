@@ -30,6 +30,7 @@ SAVE_PAUSE_S = 5.0  # a build's thousand compilations are one write
 CANNOT_BE_RUN = (126, 127)
 BY_SIGNAL = 128
 WORDS_MAX = 10_000
+ENDED_MAX = 1000
 # Lists that a user's programs bring and that are others than before: their patterns are compiled.
 CHANGES_PER_S, CHANGES_AT_ONCE = 2.0, 20
 
@@ -64,7 +65,7 @@ class Eligibility:
     def __init__(self, config: Config, save_pause_s: float = SAVE_PAUSE_S) -> None:
         self._save_pause_s = save_pause_s
         own = config.eligibility
-        self.book = Book(
+        self._book = Book(
             Lists(own.always, own.never, own.features),
             own.max_commands,
             own.max_users,
@@ -74,12 +75,21 @@ class Eligibility:
         self._timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
         self._changed = False
+        # Runs that have ended, and not been learnt from: uid, key, status, CPU time, memory, when.
+        self._ended: list[tuple[int, str, int, float, int, float]] = []
         self._changes = Rates(CHANGES_PER_S, CHANGES_AT_ONCE)
         self._load()
 
+    @property
+    def book(self) -> Book:
+        """With all that has ended: to learn from many at once costs far less for each."""
+        if self._ended:
+            self._learn_all()
+        return self._book
+
     def kept_by_owner(self, argv: Sequence[bytes]) -> bool:
         """Does the owner of this host say that it never leaves?"""
-        never = self.book.host.never
+        never = self._book.host.never
         return bool(never) and in_list(never, name_of(argv), key_of(argv))
 
     def judge(self, uid: int, argv: Sequence[bytes], directory: bytes) -> Verdict:
@@ -106,13 +116,26 @@ class Eligibility:
         self.learn(uid, key, cpu_s, status, peak_bytes)
 
     def learn(self, uid: int, key: str, cpu_s: float, status: int, peak_bytes: int = 0) -> None:
+        self._ended.append((uid, key, status, cpu_s, peak_bytes, time.time()))
+        self._save_soon()
+        if len(self._ended) >= ENDED_MAX:
+            self._learn_all()
+
+    def _learn_all(self) -> None:
+        ended, self._ended = self._ended, []
+        for one in ended:
+            self._learn(*one)
+
+    def _learn(
+        self, uid: int, key: str, status: int, cpu_s: float, peak_bytes: int, unix_s: float
+    ) -> None:
         if status in CANNOT_BE_RUN:
             return
         uid = whose(uid)
         whole = status < BY_SIGNAL
-        says_more = self.book.measured(uid, key, cpu_s, time.time(), whole=whole)
-        if self.book.took(uid, key, peak_bytes, whole=whole) or says_more:
-            self._note_change()
+        says_more = self._book.measured(uid, key, cpu_s, unix_s, whole=whole)
+        if self._book.took(uid, key, peak_bytes, whole=whole) or says_more:
+            self._changed = True
 
     # Questions
 
@@ -129,7 +152,8 @@ class Eligibility:
             if lists != self.book.peek(uid).lists:
                 self._check_new(lists, uid)
                 self.book.set_lists(uid, lists)
-                self._note_change()
+                self._changed = True
+                self._save_soon()
         if question["op"] == "shims":
             names = self.book.shimless(uid, time.time())
             return {"generation": generation_of(names), "shimless": names}
@@ -203,8 +227,8 @@ class Eligibility:
             except OSError as failure:
                 log.warning("%s: %s", self._path, failure)
 
-    def _note_change(self) -> None:
-        self._changed = True
+    def _save_soon(self) -> None:
+        """If anything has changed by then."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(
                 self._save_pause_s, self._save_later
@@ -213,10 +237,12 @@ class Eligibility:
     def _save_later(self) -> None:
         self._timer = None
         if self._saving is not None and not self._saving.done():
-            self._note_change()  # a slow disk: later
+            self._save_soon()  # a slow disk: later
             return
-        stored = self.book.to_json()
-        self._changed = False
+        book = self.book
+        if not self._changed:
+            return
+        stored, self._changed = book.to_json(), False
         self._saving = asyncio.create_task(asyncio.to_thread(self._write, stored))
 
     async def close(self) -> None:
@@ -225,8 +251,9 @@ class Eligibility:
             self._timer.cancel()
         if self._saving is not None:
             await self._saving
+        book = self.book
         if self._changed:
-            self._write(self.book.to_json())
+            self._write(book.to_json())
 
     def _write(self, stored: Json) -> None:
         """Whole or not at all. For its owner alone: it says what people run."""

@@ -108,14 +108,22 @@ class ClientFrames:
         take_descriptors(self._socket, wanted=True)
         return self.descriptors
 
+    def at_hand(self) -> list[Frame]:
+        """The whole frames that are there already. Raises ValueError, OSError."""
+        try:
+            return self.split.feed(self._receive_now())
+        except BlockingIOError:
+            return []
+
     async def read(self) -> list[Frame]:
         """The next whole frames; none at the end of the connection. Raises ValueError, OSError."""
-        while data := await self._receive():
-            if found := self.split.feed(data):
-                return found
+        while True:
             if self.split.wanted_bytes > self._usual_bytes:
                 await self._make_room(self.split.wanted_bytes)
-        return []
+            if not (data := await self._receive()):
+                return []
+            if found := self.split.feed(data):
+                return found
 
     async def _make_room(self, size: int) -> None:
         give_up_s = time.monotonic() + PATIENCE_S
@@ -136,19 +144,22 @@ class ClientFrames:
         while True:
             if not self._in_turn:  # who sends without a pause takes turns with the others
                 await self._readable()
-            if (complaint := self._owner.why_stuck()) and brings_descriptors(self._socket):
-                raise ValueError(complaint)
             try:
-                data, descriptors = receive(self._socket, READ_BYTES)
+                return self._receive_now()
             except BlockingIOError:
                 await self._readable()
                 self._in_turn = True
-                continue
-            self._in_turn = False
-            self.descriptors += descriptors
-            if len(self.descriptors) > DESCRIPTORS_MAX:
-                raise ValueError("more descriptors than a command has")
-            return data
+
+    def _receive_now(self) -> bytes:
+        """Raises BlockingIOError if there is nothing, ValueError, OSError."""
+        if (complaint := self._owner.why_stuck()) and brings_descriptors(self._socket):
+            raise ValueError(complaint)
+        data, descriptors = receive(self._socket, READ_BYTES)
+        self._in_turn = False
+        self.descriptors += descriptors
+        if len(self.descriptors) > DESCRIPTORS_MAX:
+            raise ValueError("more descriptors than a command has")
+        return data
 
     async def _readable(self) -> None:
         loop = asyncio.get_running_loop()

@@ -19,6 +19,7 @@ SO_PASSRIGHTS = 83  # of Linux 6.16, on machines that number these like most do
 MACHINES = ("x86_64", "aarch64", "riscv64", "ppc64le", "s390x")
 AT_ONCE_MAX = 253  # descriptors with one message: SCM_MAX_FD
 DRAIN_BYTES = 1 << 16
+LOOK = socket.MSG_PEEK | socket.MSG_DONTWAIT
 DRAINS_MAX = 8  # more than a socket holds, but where root has made these larger
 
 
@@ -42,9 +43,7 @@ def take_urgent_inline(sock: socket.socket) -> None:
 def brings_descriptors(sock: socket.socket) -> bool:
     """Returns whether descriptors come with what is received next."""
     with contextlib.suppress(OSError):
-        return bool(
-            sock.recvmsg(1, 0, socket.MSG_PEEK | socket.MSG_DONTWAIT)[2] & socket.MSG_CTRUNC
-        )
+        return bool(sock.recvmsg(1, 0, LOOK)[2] & socket.MSG_CTRUNC)
     return False
 
 
@@ -62,8 +61,7 @@ def is_at_end(sock: socket.socket) -> bool:
     try:
         sock.shutdown(socket.SHUT_RD)
         for _ in range(DRAINS_MAX):
-            look = socket.MSG_PEEK | socket.MSG_DONTWAIT
-            data, _, flags, _ = sock.recvmsg(DRAIN_BYTES, 0, look)
+            data, _, flags, _ = sock.recvmsg(DRAIN_BYTES, 0, LOOK)
             if not data or flags & socket.MSG_CTRUNC:
                 return not data
             sock.recv(len(data), socket.MSG_DONTWAIT)  # and no byte beyond

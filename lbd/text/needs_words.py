@@ -17,6 +17,8 @@ from lbd.text.needs import (
 
 def needs_text(needs: Needs) -> str:
     """`gpu=2 +big -slow memory=1024 ~1024`; "" for none. The last is what it took lately."""
+    if not needs:
+        return ""
     words = [f"{name}={amount}" for name, amount in needs.resources]
     words += [f"+{feature}" for feature in needs.features]
     words += [f"-{feature}" for feature in needs.not_features]

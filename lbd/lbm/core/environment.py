@@ -19,6 +19,7 @@ JOBSERVER = (b"--jobserver-auth", b"--jobserver-fds", b"--jobserver-style")
 JOBS = re.compile(rb"-j\d*|--jobs(=\d*)?")
 SHIMS, PATH = b"LBD_SHIMS=", b"PATH="
 VERDICTS, NAME_BYTES = 4096, 256  # remembered, of names no longer than that
+REMEMBERED_BYTES = 1 << 16  # of the last environment
 
 
 class DenyList:
@@ -28,6 +29,20 @@ class DenyList:
         self._deny = any_of(deny)
         self._allow = any_of(allow)
         self._verdicts: dict[bytes, bool] = {}  # the same few names come with every command
+        self._last: tuple[list[bytes], Set[bytes]] = [], set()
+        self._found: tuple[list[bytes], list[str]] = [], []
+
+    def outgoing(
+        self, environment: list[bytes], let_through: Set[bytes]
+    ) -> tuple[list[bytes], list[str]]:
+        """As the function. Most commands have the environment of the one before."""
+        asked = environment, let_through
+        if asked == self._last:
+            return self._found
+        found = outgoing(environment, self, let_through)
+        if sum(map(len, environment)) <= REMEMBERED_BYTES:
+            self._last, self._found = asked, found
+        return found
 
     def holds(self, name: bytes) -> bool:
         verdict = self._verdicts.get(name)

@@ -249,7 +249,7 @@ class AttachedJob(Performer):
         has_ends = self.ends is not None and not self.is_alone
         if self.ends is not None and has_ends:
             self.ends.writers_gone()
-            pumps = self._origin.pumps if self._origin is not None else []
+            pumps = self._origin.drain() if self._origin is not None else []
         if pumps or (has_ends and self.request.wants_stdin):
             self.answer(self._drained(pumps), e.OutputsDrained())
         else:

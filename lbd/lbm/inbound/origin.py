@@ -18,6 +18,7 @@ from lbd.process.job_log import JobLog
 
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 
+PUMP_AFTER_S = 0.002  # what commands have printed that are over sooner is read at their end
 PROTOCOL = "its origin does not follow the protocol"
 
 
@@ -30,20 +31,34 @@ class Origin:
     ) -> None:
         self._job, self._talk, self._ends, self._feed = job, talk, ends, feed
         self._pumps: tuple[asyncio.Task[None], ...] = ()
+        self._to_pump: asyncio.TimerHandle | None = None  # not yet
         self._is_over = False
 
     def follow(self, leader: int, is_read: IsRead) -> None:
-        """Of the process `leader`; `is_read` as for `JobStdio.pump`."""
-        self._pumps = self._ends.pump(leader, lambda: self._feed(e.KillWanted()), is_read)
+        """Of the process `leader`; `is_read` as for `JobStdio.begin`."""
+        self._ends.begin(leader, lambda: self._feed(e.KillWanted()), is_read)
+        if self._ends.pty is not None:  # somebody looks at it
+            self._pump()
+        else:
+            loop = asyncio.get_running_loop()
+            self._to_pump = loop.call_later(PUMP_AFTER_S, self._pump)
         self._talk.follow(self._listen, self._lost)
 
-    @property
-    def pumps(self) -> list[asyncio.Task[None]]:
-        """Those that have not come to the end of their output."""
+    def _pump(self) -> None:
+        self._to_pump, self._pumps = None, self._ends.pump()
+
+    def drain(self) -> list[asyncio.Task[None]]:
+        """Those that have not come to the end of their output, which nobody writes any more."""
+        if self._to_pump is not None:
+            self._to_pump.cancel()
+            self._to_pump, self._pumps = None, self._ends.drain()
         return [pump for pump in self._pumps if not pump.done()]
 
     def stop(self) -> None:
         self._is_over = True
+        if self._to_pump is not None:
+            self._to_pump.cancel()
+            self._ends.close()
         for pump in self._pumps:
             pump.cancel()
         self._ends.stop()

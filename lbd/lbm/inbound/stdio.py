@@ -198,16 +198,21 @@ class JobStdio:
         if self.pty is not None:
             self.pty.close()
 
-    def pump(
-        self, leader: int, force: Callable[[], object], is_read: IsRead
-    ) -> "tuple[asyncio.Task[None], ...]":
-        """One task for each output; input goes along until `stop`. `force` ends the command;
-        `is_read`: whether one in the job waits to read one of these."""
+    def begin(self, leader: int, force: Callable[[], object], is_read: IsRead) -> None:
+        """Input goes along until `stop`. `force` ends the command; `is_read`: whether one in the
+        job waits to read one of these."""
         self._leader, self._force, self._is_read = leader, force, is_read
         self._typing = self._stdin.start() if self._stdin is not None else None
         if self._state.is_behind:
             self._look_while(behind=True)
+
+    def pump(self) -> "tuple[asyncio.Task[None], ...]":
+        """One task for each output."""
         return tuple(source.start() for source in self._outputs.values())
+
+    def drain(self) -> "tuple[asyncio.Task[None], ...]":
+        """In place of `pump`, after `writers_gone`; of most there is nothing left to do."""
+        return tuple(source.start() for source in self._outputs.values() if not source.drain())
 
     def stopped(self) -> None:
         """The command has: tell it, after all that it has printed."""

@@ -6,7 +6,7 @@ All of it is done at once, and nothing that the command does next depends on it.
 import logging
 import time
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from lbd.lbm.core import journey_events as e
@@ -82,7 +82,7 @@ class Bookkeeping:
             case e.GiveNeedsBack():
                 home.own_needs.free(job.id)
             case e.Charge(question):
-                home.notes.placed(job.id, self.in_json(question))
+                home.notes.placed(job.id, partial(self.in_json, question))
             case e.Discharge(host, charged):
                 home.notes.ended(job.id, host, charged=charged)
             case e.Learn(cpu_s, cause, peak_bytes):

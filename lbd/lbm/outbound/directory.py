@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import os
 import time
+from functools import cached_property
 from typing import Protocol
 
 from lbd.errors import Unavailable
@@ -45,10 +46,13 @@ class Looker:
         cannot be seen."""
         if is_current and pid > 0:
             current = b"/proc/%d/cwd" % pid
-            with contextlib.suppress(OSError):
+            try:
                 stamp = self._look(current, pid, cached=True)
-                if stamp.born_ns or not stamp.is_networked:
-                    return stamp
+            except OSError:
+                stamp = None
+            if stamp is not None and (stamp.born_ns or not stamp.is_networked):
+                return stamp
+            if stamp is not None:
                 return await self._wait_for(uid, current, pid)
         if pid > 0 and os.access(f"/proc/{pid}/root", os.X_OK):
             return await self._wait_for(uid, b"/proc/%d/root" % pid + directory, pid)
@@ -128,8 +132,12 @@ class Directory:
         self._by_name = request.mode == "host" and request.has(tags.FLAG_ROOTED)
         self._stamp: Stamp | None = None
         self._name = request.argv[0]
-        self._program = program_key(request)
+        self._request = request
         self.left_out = ""  # who is no candidate and why, for people
+
+    @cached_property
+    def _program(self) -> bytes:
+        return program_key(self._request)
 
     async def stamp(self) -> Stamp | None:
         """None: any directory of that name will do. Raises Unavailable if it cannot be seen."""
@@ -173,6 +181,8 @@ class Directory:
 
     def found(self, host: HostId) -> None:
         """The command has begun there."""
+        if not self._unshared:
+            return
         if self._stamp is not None:
             self._unshared.shares(self._uid, self._stamp.device, self._path, host)
         if self._program:

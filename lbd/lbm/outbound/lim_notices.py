@@ -6,6 +6,7 @@ it already because it chose the place (then its end takes the charge away).
 """
 
 import asyncio
+from collections.abc import Callable
 
 from lbd.local.json_socket import Json, JsonClient
 
@@ -17,20 +18,18 @@ class LimNotes:
 
     def __init__(self, lim: JsonClient) -> None:
         self._lim = lim
-        self._starts: dict[str, Json] = {}
+        self._starts: dict[str, tuple[float, Json]] = {}  # since when
         self._reported: dict[str, Json] = {}  # starts that the LIM knows of
-        self._placed: dict[str, Json] = {}
+        self._placed: dict[str, tuple[float, Callable[[], Json]]] = {}
         self._others: list[Json] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def placed(self, job: str, question: Json) -> None:
+    def placed(self, job: str, question: Callable[[], Json]) -> None:
         """A place that the user named: nothing to decide for the LIM, but it is to count it."""
-        self._placed[job] = question
-        self._wait()
+        self._placed[job] = self._wait(), question
 
     def started(self, job: str, notice: Json) -> None:
-        self._starts[job] = {"op": "job", "event": "start", "job": job, **notice}
-        self._wait()
+        self._starts[job] = self._wait(), {"op": "job", "event": "start", "job": job, **notice}
 
     def ended(self, job: str, host: str, *, charged: bool) -> None:
         """`charged`: the LIM of this host picked the place, so it must hear of the end."""
@@ -48,22 +47,39 @@ class LimNotes:
 
     def again(self) -> None:
         """The LIM was restarted: tell it of every job that runs."""
-        self._starts = {**self._reported, **self._starts}
-        self._wait()
+        since_s = self._wait()
+        again = {job: (since_s, notice) for job, notice in self._reported.items()}
+        self._starts = {**again, **self._starts}
 
-    def _wait(self) -> None:
+    def _wait(self) -> float:
+        """Returns the time by the loop's clock."""
+        loop = asyncio.get_running_loop()
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(LINGER_S, self.flush)
+            self._timer = loop.call_later(LINGER_S, self._send_old)
+        return loop.time()
+
+    def _send_old(self) -> None:
+        """Most of what is younger has ended before we are called again."""
+        self._timer = None
+        self._send(asyncio.get_running_loop().time() - LINGER_S)
+        if self._placed or self._starts:
+            self._wait()
 
     def flush(self) -> None:
         """Send what has gathered; to be called before the LIM is asked for a decision."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        notices = [*self._others, *self._placed.values(), *self._starts.values()]
-        self._reported.update(self._starts)
-        self._others.clear()
-        self._placed.clear()
-        self._starts.clear()
+        self._send(asyncio.get_running_loop().time())
+
+    def _send(self, until_s: float) -> None:
+        """What has begun by then, and what has ended."""
+        placed = [job for job, (since_s, _) in self._placed.items() if since_s <= until_s]
+        starts = [job for job, (since_s, _) in self._starts.items() if since_s <= until_s]
+        begun = {job: self._starts.pop(job)[1] for job in starts}
+        self._reported.update(begun)
+        notices, self._others = self._others, []
+        notices += [self._placed.pop(job)[1]() for job in placed]
+        notices += begun.values()
         if notices:
             self._lim.notify(*notices)

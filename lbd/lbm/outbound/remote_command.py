@@ -6,7 +6,6 @@ from typing import Protocol
 
 from lbd.errors import Unavailable
 from lbd.lbm.core import journey_events as e
-from lbd.lbm.core.environment import outgoing
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.handover.records import FarRun, Outbound
 from lbd.lbm.link import wire as stream
@@ -84,8 +83,8 @@ class RemoteCommand:
             stamp = None if self._request.is_staged else await directory.stamp()
         except Unavailable as problem:
             return e.Unseen(str(problem))
-        wanted = self._request.environment, self._home.denied, self._request.let_through
-        environment, names = outgoing(*wanted)
+        wanted = self._request.environment, self._request.let_through
+        environment, names = self._home.denied.outgoing(*wanted)
         self.withheld = withheld(names)
         peer = self._client.peer
         request = make_request(self._job, self._request, environment, self._uid, peer, stamp)

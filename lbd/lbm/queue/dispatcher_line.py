@@ -319,9 +319,10 @@ class DispatcherLine:
 
     def slots_changed(self) -> None:
         """At once if commands wait in the queue for one that is free now."""
-        if not self._others.has_changed:
+        is_waited_for = bool(self.summary and self.summary.get("queued"))
+        if (self._settling is not None and not is_waited_for) or not self._others.has_changed:
             return
-        if (self.summary or {}).get("queued") and self._others.may_be_less:
+        if is_waited_for and self._others.may_be_less:
             self._report_slots()
         elif self._settling is None:
             loop = asyncio.get_running_loop()

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from lbd.errors import LbdError, Unavailable
 from lbd.lbm.core.command_end import LBRUN_FAILED, CommandEnd
-from lbd.lbm.core.environment import outgoing
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
@@ -283,7 +282,7 @@ async def make_submission(
         directory = Directory(home.looker, home.unshared, request, caller.uid, peer)
         stamp = await directory.stamp()
     user, own_name = user_name(caller.uid), home.config.host.name
-    environment, _ = outgoing(request.environment, home.denied, request.let_through)
+    environment, _ = home.denied.outgoing(request.environment, request.let_through)
     job = Job(JobId(""), tuple(request.argv), user, HostId(own_name), HostId(""), 0.0, request.name)
     run = make_request(job, request, environment, caller.uid, peer, stamp)
     make_queued(run, request, has_input=bool(options.input))

@@ -10,6 +10,7 @@ known afterwards too, by its pidfd, since Linux 6.15.
 import asyncio
 import contextlib
 import fcntl
+import functools
 import os
 import struct
 
@@ -55,12 +56,17 @@ class LocalCpu:
         """Until it has ended."""
         await wait_for_process(pidfd)
         self._cpu_s, self._has_ended = self.ended(), True
+        if self.status is None and knows_results():
+            self.status = status_by_pidfd(pidfd)
+            if self.status is None:
+                await self._wait_for_result(pidfd)
+
+    async def _wait_for_result(self, pidfd: int) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REAPED_WITHIN_S):
-                while self.status is None and knows_results():
+                while self.status is None:
+                    await asyncio.sleep(LOOK_AGAIN_S)
                     self.status = status_by_pidfd(pidfd)
-                    if self.status is None:
-                        await asyncio.sleep(LOOK_AGAIN_S)
 
     def ended(self) -> float | None:
         """None: it was too short to be seen."""
@@ -80,6 +86,7 @@ class LocalCpu:
         return self._cpu_s * (self._loop.time() - self._began_s) / seen_s
 
 
+@functools.cache
 def knows_results() -> bool:
     """Does this kernel say how a process has ended that was waited for?"""
     release = os.uname().release.split(".")

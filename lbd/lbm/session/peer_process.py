@@ -168,9 +168,13 @@ def traits_of(pid: int) -> Traits:
 
 def limits_of(pid: int) -> list[Limit]:
     """Raises OSError."""
+    prlimit, mask = resource.prlimit, UNLIMITED
     with contextlib.suppress(OSError):
-        found = [(number, *resource.prlimit(pid, number)) for number in NAMES.values()]
-        return [(number, soft & UNLIMITED, hard & UNLIMITED) for number, soft, hard in found]
+        return [
+            (number, soft & mask, hard & mask)
+            for number in NAMES.values()
+            for soft, hard in (prlimit(pid, number),)
+        ]
     # Somebody else's process; but everybody may read this:
     lines = Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
     found = []

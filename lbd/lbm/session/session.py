@@ -18,12 +18,12 @@ from lbd.lbm.handover.codec import Fd
 from lbd.lbm.handover.fds import NotNow
 from lbd.lbm.handover.records import ClientState
 from lbd.lbm.link import wire as stream
-from lbd.lbm.link.nonblocking_fd import settle
 from lbd.lbm.outbound.command import Command
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.remote_command import Talks
 from lbd.lbm.owner.accounts import NAMES, user_name
 from lbd.lbm.queue.submit import read_queued, serve_queued
+from lbd.lbm.session.attending import Attending
 from lbd.lbm.session.caller_stdio import CallerStdio
 from lbd.lbm.session.local_cpu import LocalCpu
 from lbd.lbm.session.peer_process import PeerProcess
@@ -40,9 +40,8 @@ from lbd.model import JobId
 from lbd.text.one_line import one_line
 
 FIRST_FRAME_S, FOR_EVER_S = 10.0, float("inf")
-IDLE_QUESTIONER_S, TAKEN_AFTER_S = 60.0, 0.3
+IDLE_QUESTIONER_S = 60.0
 RESTORED_WITHIN_S = 1.0  # after its end, by a client that is not stopped
-LISTEN_AFTER_S = 0.005  # most commands that are over sooner have nothing to say
 LONG = tags.RUN + tags.QUEUE + tags.LOCAL  # what holds a command, and that only once
 MANY_BYTES = 1 << 16  # to be read beside the event loop
 # What goes to the other host as it is, and by what name.
@@ -76,7 +75,7 @@ class Connection:
         self._early: list[tuple[bytes, bytes]] = []  # before the request
         self._unheard: list[tuple[bytes, bytes]] = []
         self._is_answering = False
-        self._to_listen: asyncio.Future[None] = self._loop.create_future()
+        self._attending: Attending | None = None
         self._stays = False  # the client is the command
         self.peer = PeerProcess(sock, self.caller)
         lbm, share = home.config.lbm, Share(home.long_requests, self.caller.person)
@@ -86,12 +85,7 @@ class Connection:
     async def serve(self) -> None:
         """Until the client is gone, or has become its command and that has ended."""
         try:
-            async with asyncio.timeout(FIRST_FRAME_S):
-                first = await self._read()
-                self._early = early = [frame for frame in first if frame[0] == tags.SIGNAL]
-                while first and first[0][0] == tags.SIGNAL:  # it came as the request was sent
-                    first = [f for f in first if f[0] != tags.SIGNAL] or await self._read()
-            self._frames.split.long = b""
+            first, early, self._frames.split.long = await self._first(), self._early, b""
             if first and first[0][0] in (tags.RUN, tags.LOCAL):
                 self._unheard = first  # by then: for the LBM that may follow us
                 await self._turn(first[0][1])
@@ -127,6 +121,18 @@ class Connection:
             pass
         finally:
             self.close()
+
+    async def _first(self) -> list[tuple[bytes, bytes]]:
+        """The request, which mostly is there already. Raises ValueError, OSError, TimeoutError."""
+        first, self._unheard = self._unheard or self._frames.at_hand(), []
+        if first and first[0][0] != tags.SIGNAL:
+            return first
+        async with asyncio.timeout(FIRST_FRAME_S):
+            first = first or await self._read()
+            self._early = [frame for frame in first if frame[0] == tags.SIGNAL]
+            while first and first[0][0] == tags.SIGNAL:  # it came as the request was sent
+                first = [f for f in first if f[0] != tags.SIGNAL] or await self._read()
+        return first
 
     def close(self) -> None:
         self.pipes.close()
@@ -181,22 +187,14 @@ class Connection:
         return Command(self._home, self, request, user_name(uid), uid)
 
     async def _attend(self, command: Command) -> None:
-        taken = self._loop.call_later(TAKEN_AFTER_S, self._send, tags.TAKEN)
-        listen = self._loop.call_later(LISTEN_AFTER_S, settle, self._to_listen)
-        running, listening = asyncio.create_task(command.run()), None
-        running.add_done_callback(lambda _: settle(self._to_listen))
+        listen, taken = partial(self._listen, command), partial(self._send, tags.TAKEN)
+        self._attending = attending = Attending(listen, taken)
         try:
-            await self._to_listen
-            if not running.done() or command.journey.stay.is_measured:
-                listening = asyncio.create_task(self._listen(command))
-                await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
-            if running.done() and running.result():
-                stays_beside = command.journey.stay.is_measured
-                await self._see_out(command, listening if stays_beside else None)
+            if await attending.run(command.run()):
+                beside = attending.listen() if command.journey.stay.is_measured else None
+                await self._see_out(command, beside)
         finally:
-            taken.cancel()
-            listen.cancel()
-            await end(running, listening)
+            await attending.end()
             if command.journey.phase is JourneyPhase.HERE:  # its client went away just then
                 command.ended_here()
             if (terminal := self.stdio.terminal) is not None:
@@ -357,7 +355,8 @@ class Connection:
         self._send(tags.AWAY)
 
     async def descriptors(self, *, keep: bool) -> StdFds:
-        settle(self._to_listen)
+        if self._attending is not None:
+            self._attending.listen()
         return await self.stdio.take(keep=keep)
 
     def placed(self, job: JobId, host: str, reason: str) -> None:
@@ -386,13 +385,3 @@ class Connection:
         """These frames are few and small: a client whose buffer they fill is not reading."""
         with contextlib.suppress(OSError):
             self._frames.send(tag, body)
-
-
-async def end(*tasks: "asyncio.Task[bool] | asyncio.Task[None] | None") -> None:
-    """Raises what one has failed with, unless that is its client's doing."""
-    for task in tasks:
-        if task is None or (task.done() and not task.cancelled() and task.exception() is None):
-            continue
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, OSError, ValueError):
-            await task

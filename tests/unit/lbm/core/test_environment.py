@@ -51,6 +51,17 @@ def test_patterns_are_those_of_file_names_and_heed_case():
     assert DenyList(["*"], []).holds(b"\xff\n")
 
 
+def test_the_environment_of_the_command_before_is_remembered_and_no_other():
+    denied, first = DenyList(["*_TOKEN"], []), [b"A=1", b"A_TOKEN=2"]
+    assert denied.outgoing(first, set()) == ([b"A=1"], ["A_TOKEN"])
+    assert denied.outgoing(list(first), set()) is denied.outgoing(list(first), set())
+    assert denied.outgoing(first, {b"A_TOKEN"}) == (first, [])
+    assert denied.outgoing([b"B_TOKEN=2"], set()) == ([], ["B_TOKEN"])
+    long = [b"A=" + bytes(1 << 20)]
+    assert denied.outgoing(long, set()) == (long, [])
+    assert denied._last[0] == [b"B_TOKEN=2"]
+
+
 def test_what_is_remembered_of_names_is_bounded():
     denied = DenyList(["N1*"], [])
     assert sum(denied.holds(b"N%d" % number) for number in range(10_000)) == 1111

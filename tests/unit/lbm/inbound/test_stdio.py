@@ -64,7 +64,8 @@ async def at_terminal():
     request.terminal.size, request.terminal.ends_lines = b"24 80 0 0", True
     made = JobStdio(request, Talk(), 1 << 16, CountedThreads())
     made.make()
-    pumps = made.pump(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
+    made.begin(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
+    pumps = made.pump()
     yield made
     for task in pumps:
         task.cancel()
@@ -117,7 +118,8 @@ async def test_what_was_printed_at_a_terminal_before_a_stop_is_told_before_it(at
 
 
 async def test_what_was_printed_before_a_stop_is_told_before_it(ends):
-    pumps = ends.pump(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
+    ends.begin(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
+    pumps = ends.pump()
     os.write(ends.childs[1], b"printed")
     ends.stopped()
     async with asyncio.timeout(10):
@@ -140,7 +142,8 @@ async def test_interrupts_end_what_takes_lines_and_reads_none(ends, monkeypatch,
         asked.append(devices)
         return is_read
 
-    pumps = ends.pump(7, lambda: forced.append(True), looked)
+    ends.begin(7, lambda: forced.append(True), looked)
+    pumps = ends.pump()
     pty = SimpleNamespace(
         master=9,
         devices={(136, 4)},
@@ -154,3 +157,21 @@ async def test_interrupts_end_what_takes_lines_and_reads_none(ends, monkeypatch,
         task.cancel()
     await asyncio.wait(pumps)
     ends.stop()
+
+
+async def test_what_one_has_printed_that_was_over_at_once_is_sent_without_a_task(ends):
+    ends.begin(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
+    os.write(ends.childs[1], b"printed")
+    ends.close_childs()
+    ends.writers_gone()
+    assert ends.drain() == ()
+    assert ends._talk.sent == [(tags.STDOUT, b"printed")]
+
+
+async def test_an_output_that_somebody_holds_yet_is_left_to_a_task(ends):
+    ends.begin(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
+    os.write(ends.childs[1], b"printed")
+    ends.writers_gone()
+    async with asyncio.timeout(20):
+        await asyncio.wait(ends.drain())
+    assert ends._talk.sent == [(tags.STDOUT, b"printed")]

@@ -10,8 +10,19 @@ import pytest
 from lbd.config.schema import Config
 from lbd.lbm.core.journey import JourneyPhase
 from lbd.lbm.link.user_threads import UserThreads
-from lbd.lbm.session.session import Connection, end
+from lbd.lbm.session.attending import Attending
+from lbd.lbm.session.session import Connection
 from lbd.local.budget import Budget
+
+
+async def attended(listening, journey):
+    """What came of it, with the client that listens like that."""
+    attending = Attending(lambda: listening, lambda: None)
+    try:
+        attending.listen()
+        return await attending.run(journey)
+    finally:
+        await attending.end()
 
 
 async def returned():
@@ -22,26 +33,28 @@ async def failed(problem):
     raise problem
 
 
-async def task_of(coroutine):
-    task = asyncio.create_task(coroutine)
-    await asyncio.wait((task,), timeout=0 if coroutine.__name__ == "sleep" else None)
-    return task
+async def test_who_says_nothing_is_listened_to_no_longer_than_the_command_takes():
+    async with asyncio.timeout(20):
+        assert await attended(asyncio.sleep(3600), returned()) is True
 
 
-async def test_what_goes_on_is_cancelled_and_what_has_returned_is_left():
-    lasting, over = await task_of(asyncio.sleep(3600)), await task_of(returned())
-    await end(lasting, over, None)
-    assert lasting.cancelled()
-    assert over.result() is True
-
-
-async def test_what_a_client_has_sent_wrongly_is_nobody_elses_trouble():
-    await end(await task_of(failed(ValueError())), await task_of(failed(BrokenPipeError())))
+@pytest.mark.parametrize("problem", [ValueError(), BrokenPipeError()])
+async def test_what_a_client_has_sent_wrongly_ends_its_command_and_is_nobody_elses_trouble(problem):
+    async with asyncio.timeout(20):
+        assert await attended(failed(problem), asyncio.sleep(3600, result=True)) is False
 
 
 async def test_an_error_of_ours_is_not_hidden():
     with pytest.raises(RuntimeError):
-        await end(await task_of(failed(RuntimeError())))
+        await attended(failed(RuntimeError()), asyncio.sleep(3600, result=True))
+
+
+async def test_who_stops_the_lbm_cancels_both():
+    task = asyncio.create_task(attended(asyncio.sleep(3600), asyncio.sleep(3600, result=True)))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 async def test_a_command_whose_client_goes_away_as_it_is_to_run_it_has_ended():

@@ -1,0 +1,61 @@
+"""What the LIM is told of jobs, and of which it need not hear."""
+
+import asyncio
+
+import pytest
+
+from lbd.lbm.outbound import lim_notices
+from lbd.lbm.outbound.lim_notices import LimNotes
+
+
+class Lim:
+    def __init__(self):
+        self.heard = asyncio.Event()
+        self.told = []
+
+    def notify(self, *notices):
+        self.told += notices
+        self.heard.set()
+
+
+@pytest.fixture
+def lim():
+    return Lim()
+
+
+async def test_of_jobs_that_come_one_after_the_other_it_hears_of_none_that_is_short(
+    lim, monkeypatch
+):
+    """A timer that the first has set goes off while another runs, which is as short."""
+    monkeypatch.setattr(lim_notices, "LINGER_S", 0.0)
+    notes = LimNotes(lim)
+    notes.placed("h1-1", dict)
+    notes.ended("h1-1", "h2", charged=True)
+    monkeypatch.setattr(lim_notices, "LINGER_S", 3600.0)
+    notes.placed("h1-2", dict)
+    notes.started("h1-3", {})
+    while notes._timer.when() < asyncio.get_running_loop().time() + 60:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert lim.told == []
+    notes.ended("h1-2", "h2", charged=True)
+    notes.ended("h1-3", "h2", charged=False)
+    notes.flush()
+    assert lim.told == []
+
+
+async def test_of_one_that_goes_on_it_hears_with_its_end(lim, monkeypatch):
+    monkeypatch.setattr(lim_notices, "LINGER_S", 0.0)
+    notes = LimNotes(lim)
+    notes.placed("h1-1", lambda: {"op": "place", "job": "h1-1"})
+    await asyncio.wait_for(lim.heard.wait(), 20)
+    notes.started("h1-2", {"pid": 7})
+    notes.ended("h1-1", "h2", charged=True)
+    notes.flush()
+    assert lim.told == [
+        {"op": "place", "job": "h1-1"},
+        {"op": "job", "event": "end", "job": "h1-1", "host": "h2"},
+        {"op": "job", "event": "start", "job": "h1-2", "pid": 7},
+    ]
+    notes.again()
+    notes.flush()
+    assert lim.told[3:] == lim.told[2:3]
