@@ -22,7 +22,6 @@ All times are in seconds.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from math import exp, log
 from operator import itemgetter, mul
 
@@ -31,7 +30,7 @@ SHORTEST_LOG = log(SHORTEST_S)
 NARROWEST = 1e-3  # bounds at least so far apart, relative to their size
 SURE = 0.95  # live: of all the slots held, no more than this; the last ones come back late
 BENEFACTORS = 2  # section 3.3: predictor A from so many on
-OLDER_FEWEST = 5  # long ones, for a line of their own
+OLDER_FEWEST = 5  # short and long ones, for a line of their own
 OLDER_FACTOR = 2.0  # between short and long ones at least,
 OLDER_SURE = 5.0  # and a gap that one line would leave by chance once in e^5 times
 SOONEST_S = 1e-9  # what is sooner is now,
@@ -147,10 +146,11 @@ def fit_in_two(lives_s: Sequence[float]) -> UniformLog:
     rising = sorted([max(life_s, SHORTEST_S) for life_s in lives_s])
     by_chance = log(rising[-1] / rising[0]) * (log(count) + OLDER_SURE) / count
     factor = max(OLDER_FACTOR, exp(by_chance))
-    for at, (below_s, above_s) in enumerate(pairwise(rising[: 1 - OLDER_FEWEST]), 1):
-        if above_s > below_s * factor:
-            return replace(found, older=fit_in_two(rising[at:]), older_from_s=below_s)
-    return found
+    middle = range(OLDER_FEWEST, count - OLDER_FEWEST + 1)
+    at = max(middle, key=lambda n: rising[n] / rising[n - 1], default=0)
+    if not at or rising[at] <= rising[at - 1] * factor:
+        return found
+    return replace(found, older=fit_in_two(rising[at:]), older_from_s=rising[at - 1])
 
 
 @dataclass(frozen=True, slots=True)

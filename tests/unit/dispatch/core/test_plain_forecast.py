@@ -11,7 +11,7 @@ from lbd.dispatch.core.malleable.prospects import CALIBRATED
 from lbd.dispatch.core.needs_outlook import needs_outlook, parts_of
 from lbd.model import NO_NEEDS, Facts, JobId, Needs
 from lbd.theory.calibration import Correction
-from lbd.theory.queue_time import Releases, fit, wait_s
+from lbd.theory.queue_time import Releases, fit_in_two, wait_s
 from tests.unit.dispatch.core.test_forecast import known
 from tests.unit.dispatch.core.test_queues import Table
 
@@ -46,7 +46,7 @@ class Drawn:
             return self.times.lifetimes(part)
         if len(self.lives_s) < 5:
             return None
-        return fit(self.lives_s), fmean(self.lives_s)
+        return fit_in_two(self.lives_s), fmean(self.lives_s)
 
     def wait_s(self, job, ahead):
         """None: nothing can be said."""
@@ -86,7 +86,7 @@ class Drawn:
                 for s in self.servers]  # fmt: skip
         if any(count >= slots for count, _ in free):
             return 0.0
-        lives, all_free = fit(self.lives_s), sum(count for count, _ in free)
+        lives, all_free = fit_in_two(self.lives_s), sum(count for count, _ in free)
         everybody = [one for _, held in free for one in held]
         held_slots = sum(n for _, n in everybody)
         if slots > all_free:
@@ -131,7 +131,8 @@ def check_interval(drawn, registered, ahead):
         free = sum(max(0, server.free) for server in drawn.servers)
         held = [(e.ran_s(drawn.now_s), e.slots) for s in drawn.servers for e in s.running.values()]
         missing = max(0, ahead[0].slots - free) + sum(one.slots for one in ahead)
-        assert found == (missing, Releases.of(held, fit(drawn.lives_s)))
+        releases = Releases.of(held, fit_in_two(drawn.lives_s))
+        assert found == (missing, releases, len(ahead))
 
 
 def check_situation(drawn, job, now):
@@ -155,4 +156,4 @@ def check_situation(drawn, job, now):
     free = sum(max(0, server.free) for server in drawn.servers)
     ahead = sum(one.slots for one in drawn.waiting)
     assert now.ahead_slots == max(0, first - free) + ahead
-    assert now.all_held == Releases.of(everybody, fit(drawn.lives_s))
+    assert now.all_held == Releases.of(everybody, fit_in_two(drawn.lives_s))
