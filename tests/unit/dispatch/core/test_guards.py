@@ -301,3 +301,18 @@ def test_who_waited_for_a_tier_begins_where_new_rules_serve_it():
     assert table.submit("2", tier=2) == []
     (begin,) = table.life.rules_changed({H1: (1, 2), H2: (2,)}.__getitem__, *table.when)
     assert (begin.job, begin.host, begin.tier) == ("2", H1, 2)
+
+
+def test_one_that_was_too_large_for_all_comes_back_to_its_place_whoever_has_left_since():
+    queue = Queue()
+    for host in ("h1", "h2"):
+        queue.host(host)
+    assert queue.arrive("1") == ["1@h1"]
+    assert queue.arrive("2", slots=9) == []
+    assert queue.arrive("3") == ["3@h2"]
+    assert queue.arrive("4") == queue.arrive("5") == []
+    assert queue.ended("4") == []
+    assert queue.host("h2", open_slots=0) == []
+    assert queue.lost("3") == []
+    assert queue.host("h3", 9) == ["2@h3"]
+    assert queue.ended("2") == ["3@h3", "5@h3"]
