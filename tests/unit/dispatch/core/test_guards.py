@@ -291,3 +291,28 @@ def test_how_long_a_job_takes_is_learnt_of_those_that_ended_by_themselves(ending
     table.ended(begin, ending)
     longest_s = table.life.queues.backfill.longest_s(QueuedJob(JobId("2"), name="x", user="ann"))
     assert longest_s == (20.0 if learns else math.inf)
+
+
+def test_who_waited_for_a_tier_begins_where_new_rules_serve_it():
+    table = Table("tags")
+    for host, tier in ((H1, 1), (H2, 2)):
+        table.life.host_is(HostSlots(host, 1, tiers=(tier,)), *table.when)
+    assert [begin.host for begin in table.submit("1", tier=2)] == [H2]
+    assert table.submit("2", tier=2) == []
+    (begin,) = table.life.rules_changed({H1: (1, 2), H2: (2,)}.__getitem__, *table.when)
+    assert (begin.job, begin.host, begin.tier) == ("2", H1, 2)
+
+
+def test_one_that_was_too_large_for_all_comes_back_to_its_place_whoever_has_left_since():
+    queue = Queue()
+    for host in ("h1", "h2"):
+        queue.host(host)
+    assert queue.arrive("1") == ["1@h1"]
+    assert queue.arrive("2", slots=9) == []
+    assert queue.arrive("3") == ["3@h2"]
+    assert queue.arrive("4") == queue.arrive("5") == []
+    assert queue.ended("4") == []
+    assert queue.host("h2", open_slots=0) == []
+    assert queue.lost("3") == []
+    assert queue.host("h3", 9) == ["2@h3"]
+    assert queue.ended("2") == ["3@h3", "5@h3"]

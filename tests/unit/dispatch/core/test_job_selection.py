@@ -41,6 +41,7 @@ def test_what_is_meant(texts, ranges, user):
         ("-1", "'-1' names no queued job"),
         ("٣", "'٣' names no queued job"),
         ("9" * 30, "names no queued job"),
+        ("9" * 5000, "names no queued job"),  # int() takes no more than 4300 digits
         ("", "'' names no queued job"),
     ],
 )

@@ -1,4 +1,7 @@
-"""Every discipline through random histories; what must hold is checked after each event."""
+"""Every discipline through random histories; what must hold is checked after each event.
+
+It is one file because one driver plays them all.
+"""
 
 import math
 from collections import Counter
@@ -92,6 +95,14 @@ class History:
         """By their numbers, whatever stands before them."""
         return sorted(jobs, key=lambda id_: int(id_.removeprefix("j")))[which % len(jobs)]
 
+    def rules_change(self, _):
+        """Each host serves other tiers from now on."""
+        tiers = {
+            name: tuple(self.rng.sample(range(1, LAST + 1), self.rng.randint(1, LAST)))
+            for name in self.hosts
+        }
+        self.after(self.queues.rules_changed(tiers.__getitem__, *self.when()))
+
     def leave(self, which):
         if self.hosts:
             name = sorted(self.hosts)[which % len(self.hosts)]
@@ -173,6 +184,9 @@ class History:
         for line, waiting in queues.lines.items():
             here = [e.id for e in queues.registry.values() if e.line == line]
             assert waiting.jobs == len(here)
+            assert waiting.slots == sum(queues.registry[id_].kind.slots for id_ in here)
+            work_s = sum(queues.registry[id_].work_s for id_ in here)
+            assert waiting.work_s == pytest.approx(work_s)
             assert sorted(here) == sorted(waiter.id for waiter in waiting.order())
         for server in queues.servers_by_host.values():
             assert server.used == sum(e.slots for e in server.running.values())
@@ -193,7 +207,13 @@ class History:
         for earlier in server.lines[: server.lines.index(line)]:
             head = self.queues.head(earlier)
             if head is not None and head.id == self.heads.get(earlier):
-                assert not server.suits(head.kind)
+                assert not server.suits(head.kind) or self.has_barred(start.job, earlier)
+
+    def has_barred(self, begun, line):
+        """May this one, by its user's limit or its name's, have barred who was the head then?"""
+        waiting = [e.job for e in self.queues.registry.values() if e.line == line]
+        alike = [job for job in waiting if job.user == begun.user or job.name == begun.name]
+        return self.queues.shares.limits and bool(alike)
 
     def check_limits(self):
         """No user has more slots, no name more jobs than may be."""
@@ -310,7 +330,10 @@ def test_no_history_breaks_a_rule(mode, events, conserving, seed):
     history.finish()
 
 
-WEIGHTS = {"arrive": 30, "host": 3, "leave": 1, "end": 20, "cancel": 5, "lose": 3, "cut": 8}
+WEIGHTS = {
+    "arrive": 30, "host": 3, "leave": 1, "end": 20, "cancel": 5, "lose": 3, "cut": 8,
+    "rules_change": 1,
+}  # fmt: skip
 
 
 def play(history, rng, arrive):

@@ -348,3 +348,8 @@ def test_how_long_a_job_takes_is_what_its_like_took_lately():
     assert times.longest_s(job) == MARGIN * 900.0
     times.ended(job, 20.0)
     assert times.longest_s(job) == MARGIN * 20.0
+
+
+def test_a_job_that_can_use_more_slots_than_it_needs_is_malleable():
+    found = [row(slots=2, slots_most=most).is_malleable for most in (0, 1, 2, 3)]
+    assert found == [False, False, False, True]

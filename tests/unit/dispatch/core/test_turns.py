@@ -210,10 +210,13 @@ def test_names_have_limits_of_their_own():
     table = Table(name_jobs=read_name_limits(["lic-*:1", "x:2"]))
     table.host("h1", 9)
     named = [("1", "lic-a"), ("2", "lic-a"), ("3", "lic-b"), ("4", "other"), ("5", "")]
+    named += [("6", "other"), ("7", ""), ("8", "lic-b")]
     started = [start for job, name in named for start in table.arrive(job, name=name)]
-    assert started == ["1@h1", "3@h1", "4@h1", "5@h1"]
+    assert started == ["1@h1", "3@h1", "4@h1", "5@h1", "6@h1", "7@h1"]
     assert table.ended("1") == ["2@h1"]
-    for name in ("2", "3", "4", "5"):
+    other = QueuedJob(JobId("8"), name="free")
+    assert table.told(table.queues.changed(other, 0.0, table.rng)) == ["8@h1"]
+    for name in "2345678":
         table.ended(name)
     assert (table.queues.shares.names, table.queues.shares.users) == ({}, {})
 

@@ -11,6 +11,7 @@ from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.decision import Head, Hold
 from lbd.dispatch.core.malleable.heads import Asked
+from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.core.why_waiting import (
     _short,
     out_of_contact,
@@ -248,3 +249,17 @@ def test_a_gang_that_is_too_large_says_what_it_needs_and_what_there_is(slots, sa
     tasks = [QueuedJob(JobId(f"{n}"), slots, array=1, array_index=n, gang=4) for n in range(1, 5)]
     life.submitted(tasks, 0.0, DICE)
     assert reason(life, "1") == said
+
+
+def test_hosts_that_are_set_aside_are_named():
+    life = Lifecycle(make("fcfs", ()), Terms(host_failures=1, aside_s=60.0))
+    for name in ("h1", "h2"):
+        life.host_is(HostSlots(HostId(name), 1), 0.0, DICE)
+    submit(life, "1", only=HostId("h1"))
+    submit(life, "2")
+    refused = Ending(Cause.LOST, reason="no pipes")
+    life.refused(HostId("h1"), JobId("1"), 1, "spawn", refused, 0.0, DICE)
+    life.host_gone(HostId("h2"), 0.0, DICE, Closed.DRAINED)
+    submit(life, "3")
+    said = "no host takes jobs: 1 host drained, set aside after failures: h1"
+    assert reason(life, "3") == said

@@ -746,6 +746,15 @@ def test_what_was_ended_for_its_dispatcher_is_on_record_as_that_has_it(how, stop
 
 
 @pytest.mark.parametrize(
+    ("spec", "ended_for", "note"),
+    [(ATTACHED, None, ""), (ATTACHED, Cause.TIMEOUT, "timeout"), (QUEUED, None, "signalled")],
+)
+def test_an_end_that_its_caller_has_seen_needs_no_note(spec, ended_for, note):
+    outcome = outcome_of(spec, ended_for, "why", KILLED, 2.0, "")
+    assert recorded(spec, outcome, "") == (JobState.FAILED, note)
+
+
+@pytest.mark.parametrize(
     ("spec", "ended_for", "how", "reason"),
     [
         (replace(QUEUED, cutoff_s=2.5), None, CUT, "used 2.5 s of CPU, the cutoff of its tier"),

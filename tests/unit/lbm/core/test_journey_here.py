@@ -13,9 +13,16 @@ from tests.unit.lbm.core.test_journey import (
     GO,
     H1,
     H2,
+    HERE_FOR,
+    LEFT,
+    LOOK,
+    LOOK_NOT,
     LOOKED,
     NO_PROGRAM,
+    NONE_LEFT,
+    START_2,
     STAY,
+    TO_H2,
     WAIT,
     Life,
     ask,
@@ -63,3 +70,13 @@ NEEDED = (*ASKED, (STAY, e.TakeNeeds()))
 )  # fmt: skip
 def test_what_it_needs_here_is_taken_and_given_back(life):
     Life(**NEEDS).goes(*life)
+
+
+def test_nobody_takes_it_and_what_a_host_lacked_is_no_reason_for_what_may_go_anywhere():
+    life = Life().goes(*ASKED, (TO_H2, START_2), (NO_PROGRAM, *LEFT, e.Lacks(H2, "exec"), LOOK))
+    life.goes((LOOKED, ask(H2)), (NONE_LEFT, *failed(NONE_LEFT.reason)))
+
+
+def test_one_that_is_nested_too_deep_goes_where_its_user_wants_it_all_the_same():
+    life = Life(must_stay=True, **HERE_FOR)
+    life.goes((GO, LOOK_NOT), (LOOKED, ask(wanted=H2, insist=True)), (TO_H2, START_2))

@@ -1,4 +1,4 @@
-"""Slots, the cap on fallbacks, the table of jobs."""
+"""Slots, the cap on fallbacks, the table of jobs. It is one file because `jobs.py` is."""
 
 import pytest
 from hypothesis import given
@@ -291,6 +291,8 @@ class TestLocalCap:
         assert cap.take(JobId("cc"), depth=1)
         cap.release(JobId("make"))
         assert cap.take(JobId("other"), depth=0)
+        cap.hold(JobId("ld"), depth=2)
+        assert not cap.take(JobId("as"), depth=2)
 
 
 class TestJobs:

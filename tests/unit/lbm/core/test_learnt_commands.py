@@ -104,6 +104,9 @@ def test_a_short_one_that_takes_long_is_measured_the_next_time():
     assert b.judge(ANN, [b"fit"], b"/", NOW).measure
     run_measured(b, ANN, "fit", 0.5)
     assert reason(b, ANN, "fit") == "long"
+    b.begun_here(ANN, "fit", measured=False)
+    b.ended_here(ANN, "fit", measured=False, wall_s=0.9)  # as was to be expected
+    assert not b.peek(ANN).commands["fit"].suspect
 
 
 def test_a_short_one_is_measured_again_after_some_runs_that_were_not():

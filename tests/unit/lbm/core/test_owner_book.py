@@ -296,9 +296,9 @@ def test_an_owner_who_came_and_went_at_once_is_kept_too():
 
 
 def test_a_look_says_whether_a_step_has_passed():
-    made, looks = book(), [0.0, 1.0, STEP_S - 1.0, STEP_S, STEP_S + 1.0, 2 * STEP_S]
+    made, looks = book(), [0.0, 0.0, 1.0, STEP_S - 1.0, STEP_S, STEP_S, STEP_S + 1.0, 2 * STEP_S]
     passed = [made.look(False, NOON_S + at_s, 0) for at_s in looks]
-    assert passed == [True, False, False, True, False, True]
+    assert passed == [True, False, False, False, True, False, False, True]
 
 
 def test_who_was_here_before_a_restart_and_is_gone_after_it_has_come_newly():
@@ -373,6 +373,8 @@ ZERO = [[0, 0, 0, 0]] * 168
         {"stays_s": 5},
         {"interruptions": [[1, -2, 3, None]]},
         {"interruptions": [[1, 2]]},
+        {"interruptions": [[math.inf, 2, 3, None]]},
+        {"interruptions": [[1, 2, 3, -1]]},
         {"interruptions": [[1, 2, 3, "soon"]]},
         {"interruptions": {}},
         {"trials": []},

@@ -1,5 +1,6 @@
 """What the book of the owner keeps of the commands that stood still, and of whom it counts."""
 
+import json
 from random import Random
 
 import pytest
@@ -65,6 +66,9 @@ def test_what_stood_still_is_kept_as_a_plain_model_has_it(seed):
             assert made.since_s == since_s
     found = [(one.ended_s, one.stay_s, one.cost_s, one.moved_after_s) for one in made.interruptions]
     assert found == [pytest.approx(one) for one in expected]
+    again = book()
+    again.read(json.loads(json.dumps(made.to_json(now_s))), now_s)
+    assert again.interruptions == made.interruptions
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from lbd.dispatch.core.discipline import QueuedJob, Target
 from lbd.dispatch.core.targets.arrays import TargetArray, Targets
 from lbd.dispatch.core.targets.plan import ArrayOutlook, late_s, needed, share, unknown_mean
+from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.model import JobId
 from lbd.theory.target_time import Batch, End, TaskMean, mean_left_s
 
@@ -149,3 +150,12 @@ def test_so_many_arrays_with_targets_are_let_in_of_a_user_and_of_a_host(monkeypa
     assert found == {
         ("ann", "h1"): False, ("ann", "h2"): False, ("bob", "h1"): False, ("bob", "h2"): True
     }  # fmt: skip
+
+
+def test_what_is_known_of_arrays_that_never_come_is_forgotten(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.targets.arrays.EXPECTED_MAX", 5)
+    targets = Targets(lambda _: 4)
+    for number in range(1, 40):
+        targets.expect(number, Earlier((1.0,)))
+    assert 0 < len(targets._expected) <= 5
+    assert 39 in targets._expected
