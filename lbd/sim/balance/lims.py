@@ -186,11 +186,10 @@ class Lims:
             tasks = self._smoothed(host, now_s) if self._smoothing_s else self._now(host)
             self._show(host, tasks, now_s, to_report)
 
-    def _close_window(self, host: Node, now_s: float) -> None:
-        if now_s < self._until_s:
-            self.engine.at(now_s + self._window_s, self._close_window, host)
+    def _close_window(self, host: Node, now_s: float) -> float | None:
         self._show(host, self._smoothed(host, now_s), now_s)
         host.restless = True
+        return now_s + self._window_s if now_s < self._until_s else None
 
     def _show(self, host: Node, tasks: float, now_s: float, to_report: bool = True) -> None:
         """Where ages count, others and its own charges are shown an unchanged load too, and its
@@ -239,13 +238,16 @@ class Lims:
 
     # -- messages --------------------------------------------------------------------------------
 
-    def _tick(self, host: Node, now_s: float) -> None:
+    def _tick(self, host: Node, now_s: float) -> float | None:
         if now_s >= self._until_s:
-            return  # no job comes any more
-        self.engine.at(now_s + host.period_s, self._tick, host)
+            return None  # no job comes any more
+        again_s = now_s + host.period_s
         quiet = not host.restless and self._now(host) == host.index
-        if quiet and not self._speaks_anyway(host, now_s):
-            return
+        if not quiet or self._speaks_anyway(host, now_s):
+            self._speak(host, now_s)
+        return again_s
+
+    def _speak(self, host: Node, now_s: float) -> None:
         if host.has_too_many_in_flight(now_s):
             return  # the others, or its own CPU, cannot keep up: it says later what is new then
         self._look(host, now_s)
