@@ -1,9 +1,9 @@
 """Jobs, CPUs and disks in virtual time; who runs what where is a `Placement`'s to say.
 
 An event is (moment, order, what to call, with what); what is called returns when to call it again,
-if it is to be, which costs half of what another event does. A host has one valid event of its CPU at a
-time, that at `cpu.due_s`. A task that comes or a message only makes the next end later, and the
-event is left to find that out; a shorter task makes it sooner: then the later event is void.
+if it is to be, which costs half of what another event does. A host has one valid event of its CPU
+at a time, that at `cpu.due_s`. A task that comes or a message only makes the next end later, and
+the event is left to find that out; a shorter task makes it sooner: then the later event is void.
 
 A job alternates between the CPU and the disks. Its I/Os are spread evenly over its run, in
 `IO_BURSTS` pieces at most: the mean response of such a network depends on the sums alone.
@@ -23,6 +23,7 @@ from lbd.sim.engine.cpu_round_robin import RoundRobinCpu
 from lbd.sim.engine.disks import Disks
 
 IO_BURSTS = 3
+NO_MORE: tuple[float, Job | None] = (math.inf, None)
 
 What = TypeVar("What")
 Body = Callable[[What, float], float | None]  # returns when to call it again
@@ -73,9 +74,8 @@ class Engine:
     def run(self, jobs: Sequence[Job]) -> None:
         """Until every job has ended."""
         events, arrive, next_order = self._events, self.arrive, self._next_order
-        coming = iter(jobs)
-        job = next(coming, None)
-        next_s = math.inf if job is None else job.arrived_s
+        coming = ((job.arrived_s, job) for job in jobs)
+        next_s, job = next(coming, NO_MORE)
         handled = 0
         while True:
             if events and events[0][0] < next_s:
@@ -87,8 +87,7 @@ class Engine:
                     heapreplace(events, (again_s, next_order(), body, what))
             elif job is not None:
                 arrive(job, next_s)
-                job = next(coming, None)
-                next_s = math.inf if job is None else job.arrived_s
+                next_s, job = next(coming, NO_MORE)
             else:
                 break
             handled += 1

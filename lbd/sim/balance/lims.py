@@ -258,10 +258,9 @@ class Lims:
             return
         said = state.handle(TICK, now_s)
         self._send(host, said, now_s)
-        if self._fading and state.table.charged_jobs():
+        fades = self._fading and state.table.charged_jobs()
+        if fades or (self._reserving and said):  # which it asks again until it has an answer
             host.restless = True
-        if self._reserving and said:
-            host.restless = True  # it asks again until it has an answer
 
     def _speaks_anyway(self, host: Node, now_s: float) -> bool:
         """Although it knows nothing new."""
@@ -331,9 +330,8 @@ class Lims:
         engine.at(sent_s, self._back, question)
 
     def _back(self, question: Question, now_s: float) -> None:
-        engine = self.engine
-        received_s = engine.overhead(question.asker.number, self._costs.receive_s, now_s)
-        engine.at(received_s, self._answered, question)
+        received_s = self.engine.overhead(question.asker.number, self._costs.receive_s, now_s)
+        self.engine.at(received_s, self._answered, question)
 
     def _answered(self, question: Question, now_s: float) -> None:
         command, reply, name = question.command, question.reply, question.asked.name
