@@ -1,8 +1,9 @@
 """Jobs, CPUs and disks in virtual time; who runs what where is a `Placement`'s to say.
 
-An event is (moment, order, what to call, with what). A host has one valid event of its CPU at a
-time, that at `cpu.due_s`. A task that comes or a message only makes the next end later, and the
-event is left to find that out; a shorter task makes it sooner: then the later event is void.
+An event is (moment, order, what to call, with what); what is called returns when to call it again,
+if it is to be, which costs half of what another event does. A host has one valid event of its CPU
+at a time, that at `cpu.due_s`. A task that comes or a message only makes the next end later, and
+the event is left to find that out; a shorter task makes it sooner: then the later event is void.
 
 A job alternates between the CPU and the disks. Its I/Os are spread evenly over its run, in
 `IO_BURSTS` pieces at most: the mean response of such a network depends on the sums alone.
@@ -11,7 +12,7 @@ A job alternates between the CPU and the disks. Its I/Os are spread evenly over 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from itertools import count
 from typing import Protocol, TypeVar
 
@@ -22,9 +23,10 @@ from lbd.sim.engine.cpu_round_robin import RoundRobinCpu
 from lbd.sim.engine.disks import Disks
 
 IO_BURSTS = 3
+NO_MORE: tuple[float, Job | None] = (math.inf, None)
 
 What = TypeVar("What")
-Body = Callable[[What, float], None]
+Body = Callable[[What, float], float | None]  # returns when to call it again
 
 
 Cpu = SharedCpu[Job] | RoundRobinCpu[Job]
@@ -71,19 +73,21 @@ class Engine:
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Until every job has ended."""
-        events, arrive = self._events, self.arrive
-        coming = iter(jobs)
-        job = next(coming, None)
-        next_s = math.inf if job is None else job.arrived_s
+        events, arrive, next_order = self._events, self.arrive, self._next_order
+        coming = ((job.arrived_s, job) for job in jobs)
+        next_s, job = next(coming, NO_MORE)
         handled = 0
         while True:
             if events and events[0][0] < next_s:
-                now_s, _, body, what = heappop(events)
-                body(what, now_s)
+                now_s, _, body, what = events[0]
+                again_s = body(what, now_s)  # what it adds comes behind: it is the first still
+                if again_s is None:
+                    heappop(events)
+                else:
+                    heapreplace(events, (again_s, next_order(), body, what))
             elif job is not None:
                 arrive(job, next_s)
-                job = next(coming, None)
-                next_s = math.inf if job is None else job.arrived_s
+                next_s, job = next(coming, NO_MORE)
             else:
                 break
             handled += 1
@@ -149,10 +153,10 @@ class Engine:
         if due_s is not None:
             self.at(due_s, self._cpu_due, host)
 
-    def _cpu_due(self, host: int, now_s: float) -> None:
+    def _cpu_due(self, host: int, now_s: float) -> float | None:
         cpu = self.cpus[host]
         if cpu.due_s != now_s:
-            return  # a sooner event took its place
+            return None  # a sooner event took its place
         for job in cpu.finished(now_s):
             job.bursts_left -= 1
             if job.ios:
@@ -162,8 +166,7 @@ class Engine:
                 self.at(done_s, self._io_done, job)
             else:
                 self._end(job, now_s)
-        if cpu.due_s < NEVER:
-            self.at(cpu.due_s, self._cpu_due, host)
+        return cpu.due_s if cpu.due_s < NEVER else None
 
     def _io_done(self, job: Job, now_s: float) -> None:
         if self.disks:

@@ -186,11 +186,10 @@ class Lims:
             tasks = self._smoothed(host, now_s) if self._smoothing_s else self._now(host)
             self._show(host, tasks, now_s, to_report)
 
-    def _close_window(self, host: Node, now_s: float) -> None:
-        if now_s < self._until_s:
-            self.engine.at(now_s + self._window_s, self._close_window, host)
+    def _close_window(self, host: Node, now_s: float) -> float | None:
         self._show(host, self._smoothed(host, now_s), now_s)
         host.restless = True
+        return now_s + self._window_s if now_s < self._until_s else None
 
     def _show(self, host: Node, tasks: float, now_s: float, to_report: bool = True) -> None:
         """Where ages count, others and its own charges are shown an unchanged load too, and its
@@ -239,13 +238,16 @@ class Lims:
 
     # -- messages --------------------------------------------------------------------------------
 
-    def _tick(self, host: Node, now_s: float) -> None:
+    def _tick(self, host: Node, now_s: float) -> float | None:
         if now_s >= self._until_s:
-            return  # no job comes any more
-        self.engine.at(now_s + host.period_s, self._tick, host)
+            return None  # no job comes any more
+        again_s = now_s + host.period_s
         quiet = not host.restless and self._now(host) == host.index
-        if quiet and not self._speaks_anyway(host, now_s):
-            return
+        if not quiet or self._speaks_anyway(host, now_s):
+            self._speak(host, now_s)
+        return again_s
+
+    def _speak(self, host: Node, now_s: float) -> None:
         if host.has_too_many_in_flight(now_s):
             return  # the others, or its own CPU, cannot keep up: it says later what is new then
         self._look(host, now_s)
@@ -256,10 +258,9 @@ class Lims:
             return
         said = state.handle(TICK, now_s)
         self._send(host, said, now_s)
-        if self._fading and state.table.charged_jobs():
+        fades = self._fading and state.table.charged_jobs()
+        if fades or (self._reserving and said):  # which it asks again until it has an answer
             host.restless = True
-        if self._reserving and said:
-            host.restless = True  # it asks again until it has an answer
 
     def _speaks_anyway(self, host: Node, now_s: float) -> bool:
         """Although it knows nothing new."""
@@ -329,9 +330,8 @@ class Lims:
         engine.at(sent_s, self._back, question)
 
     def _back(self, question: Question, now_s: float) -> None:
-        engine = self.engine
-        received_s = engine.overhead(question.asker.number, self._costs.receive_s, now_s)
-        engine.at(received_s, self._answered, question)
+        received_s = self.engine.overhead(question.asker.number, self._costs.receive_s, now_s)
+        self.engine.at(received_s, self._answered, question)
 
     def _answered(self, question: Question, now_s: float) -> None:
         command, reply, name = question.command, question.reply, question.asked.name
