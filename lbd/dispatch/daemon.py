@@ -174,11 +174,11 @@ class Dispatcher:
 
     async def _until_saved(self, saved: "asyncio.Task[None]", actions: Sequence[Action]) -> None:
         """Notifies watchers if writing takes long."""
-        if not (await asyncio.wait((saved,), timeout=LATE_S))[0]:
-            for action in actions:
-                if isinstance(action, Begin | Changed):
-                    self._notify_watchers(action.job)
+        jobs = [action.job for action in actions if isinstance(action, Begin | Changed)]
+        notify = self._notify_watchers
+        late = asyncio.get_running_loop().call_later(LATE_S, lambda: list(map(notify, jobs)))
         await saved
+        late.cancel()
 
     async def _carry_out(self, action: Action) -> None:
         match action:

@@ -21,6 +21,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 
 STARTS_BYTES = 1 << 20  # of one message; a larger attempt has one for itself
 ORDER_BYTES = 64  # about what a stop or a settlement takes
+SETTLED_WITHIN_S = 0.05  # it waits that long for another message to travel with
 # A host that has not taken dispatch.host_behind_bytes gets no further attempts; one that has not
 # taken this much more is not spoken to at all.
 DEAF_BYTES = 16 << 20
@@ -82,6 +83,7 @@ class HostConnection:
         self._waiting_bytes = 0  # all of them
         self._starts_bytes = 0  # of the last of them
         self._sending: asyncio.Task[None] | None = None
+        self._to_send: asyncio.TimerHandle | None = None
         self.broken = asyncio.Event()
         self.heartbeat = 0  # the last that came
         self.renewed = 0  # by the answer to it
@@ -115,18 +117,22 @@ class HostConnection:
         self._ordered()
 
     def settled(self, job: str, attempt: int) -> None:
+        """Until it hears of it the host only remembers more."""
         self._last().settled.add(job=job, attempt=attempt)
-        self._ordered()
+        self._ordered(SETTLED_WITHIN_S)
 
     def released(self, job: str, attempt: int) -> None:
         self._last().released.add(job=job, attempt=attempt)
         self._ordered()
 
-    def _ordered(self) -> None:
+    def _ordered(self, within_s: float = 0.0) -> None:
         self._waits(ORDER_BYTES)
         if self._waiting_bytes > self._behind_bytes + DEAF_BYTES:
             self.broken.set()
-        self._send()
+        if not within_s:
+            self._send()
+        elif self._to_send is None:
+            self._to_send = asyncio.get_running_loop().call_later(within_s, self._send)
 
     def _waits(self, size: int) -> None:
         self._sizes[-1] += size
@@ -143,11 +149,15 @@ class HostConnection:
 
     async def close(self) -> None:
         """Once all is sent."""
+        self._send()
         if self._sending is not None:
             await asyncio.wait((self._sending,))
         self.broken.set()
 
     def _send(self) -> None:
+        if self._to_send is not None:
+            self._to_send.cancel()
+            self._to_send = None
         if self._sending is None and not self.broken.is_set():
             self._sending = asyncio.get_running_loop().create_task(self._send_all())
 

@@ -4,11 +4,11 @@ A user, by the jobs of one line, could keep everybody else out for as long as th
 is left for others, and a part for the users of other hosts.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from lbd.dispatch.array_limits import conditions_most
+from lbd.dispatch.core.backlog import add_count
 from lbd.dispatch.core.ledger_rows import JobRow, Submission, share_of
 from lbd.dispatch.daemon import Dispatcher
 from lbd.errors import LbdError
@@ -24,10 +24,10 @@ class QueueRoom:
         self._most_conditions = conditions_most(dispatcher.config.dispatch)
         self._most = dispatcher.config.dispatch.max_jobs
         self._ledger, self._most_bytes = dispatcher.ledger, dispatcher.config.dispatch.ledger_bytes
-        self._coming: Counter[str] = Counter()  # jobs on their way to the ledger
-        self._coming_of_user: Counter[str] = Counter()
-        self._coming_of_host: Counter[str] = Counter()
-        self._coming_conditions: Counter[str] = Counter()  # of a user
+        self._coming = 0  # jobs on their way to the ledger
+        self._coming_of_user: dict[str, int] = {}
+        self._coming_of_host: dict[str, int] = {}
+        self._coming_conditions: dict[str, int] = {}  # of a user
 
     def why_not(self, sent: Submission) -> str:
         """Why these jobs are not let in now, "" if they are."""
@@ -42,22 +42,22 @@ class QueueRoom:
     def _why_not(self, sent: Submission | JobRow, count: int, *, is_new: bool) -> str:
         """`is_new`: an array that comes now, or comes again."""
         user, most = self._user(sent), self._most
-        if len(self._jobs) + self._coming.total() + count > most:
+        if len(self._jobs) + self._coming + count > most:
             return f"the queue is full (dispatch.max_jobs is {most})"
-        of_user = self._jobs.of_user(user) + self._coming_of_user[user]
+        of_user = self._jobs.of_user(user) + self._coming_of_user.get(user, 0)
         if of_user + count > (share := max(1, int(USER_SHARE * most))):
             return (
                 f"{sent.user} has {of_user} jobs in the queue, and no user may have more than "
                 f"{share} ({USER_SHARE:.0%} of dispatch.max_jobs)"
             )
-        of_host = self._jobs.of_origin(sent.origin) + self._coming_of_host[sent.origin]
+        of_host = self._jobs.of_origin(sent.origin) + self._coming_of_host.get(sent.origin, 0)
         if of_host + count > (share := max(1, int(HOST_SHARE * most))):
             return (
                 f"{sent.origin} has {of_host} jobs in the queue, and no host may have more than "
                 f"{share} ({HOST_SHARE:.0%} of dispatch.max_jobs)"
             )
         if isinstance(sent, Submission) and (conditions := conditions_of(sent)):
-            more = conditions + self._coming_conditions[user]
+            more = conditions + self._coming_conditions.get(user, 0)
             if why := self._dependents.why_not(user, sent.origin, more, self._most_conditions):
                 return why
         if isinstance(sent, Submission):
@@ -69,17 +69,9 @@ class QueueRoom:
 
     @contextmanager
     def taken(self, sent: Submission) -> Iterator[None]:
-        """Room for these jobs until they are in the queue. Raises LbdError if there is none."""
-        if fault := self.why_not(sent):
-            raise LbdError(fault)
-        places = (
-            (self._coming, "", sent.count), (self._coming_of_user, self._user(sent), sent.count),
-            (self._coming_of_host, sent.origin, sent.count),
-            (self._coming_conditions, self._user(sent), conditions_of(sent)),
-        )  # fmt: skip
-        for coming, key, count in places:
-            coming[key] += count
+        """Keeps the room that there is for these jobs until they are in the queue."""
         user, size_bytes = self._user(sent), sent.size_bytes
+        self._comes(sent, user, 1)
         self._ledger.room.take(user, sent.origin, size_bytes)
         try:
             yield
@@ -87,10 +79,14 @@ class QueueRoom:
             self._ledger.room.take(user, sent.origin, -size_bytes)
             raise
         finally:
-            for coming, key, count in places:
-                coming[key] -= count
-                if not coming[key]:
-                    del coming[key]
+            self._comes(sent, user, -1)
+
+    def _comes(self, sent: Submission, user: str, sign: int) -> None:
+        more = sign * sent.count
+        self._coming += more
+        add_count(self._coming_of_user, user, more)
+        add_count(self._coming_of_host, sent.origin, more)
+        add_count(self._coming_conditions, user, sign * conditions_of(sent))
 
     def _user(self, sent: Submission | JobRow) -> str:
         return share_of(sent.user, sent.uid, by_uid=self._by_uid)

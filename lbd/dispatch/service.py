@@ -94,23 +94,21 @@ class QueueService:
         line = HostConnection(context.write, self._dispatcher.config.dispatch.host_behind_bytes)
         await self._paces.turn(name, OPENING_BYTES, line)
         self._dispatcher.line_opened(name, line)
-        broken, fault = asyncio.ensure_future(line.broken.wait()), ""
+        breaking, fault = asyncio.create_task(cancel_once_broken(line, asyncio.current_task())), ""
         try:
             while not line.broken.is_set():
-                reading = asyncio.ensure_future(context.read())
-                await asyncio.wait((reading, broken), return_when=asyncio.FIRST_COMPLETED)
-                if not reading.done():
-                    reading.cancel()
-                    return
-                message: object = reading.result()
+                message: object = await context.read()
                 if not isinstance(message, bytes):
                     return
                 if await self._paces.turn(name, len(message), line):
                     await self._hear(name, line, message)
+        except asyncio.CancelledError:
+            if not line.broken.is_set():
+                raise
         except (DecodeError, ValueError, KeyError) as problem:
             fault = str(problem)
         finally:
-            broken.cancel()
+            breaking.cancel()
             self._dispatcher.line_closed(name, line)
         if fault:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, fault)
@@ -272,3 +270,10 @@ class QueueService:
         if isinstance(asked, pb.JobsAsked | pb.ActRequest):
             self._calls.looked_into(host, len(asked.selectors))
         return asked
+
+
+async def cancel_once_broken(line: HostConnection, serving: "asyncio.Task[object] | None") -> None:
+    """So that nothing more is read of it."""
+    await line.broken.wait()
+    if serving is not None:
+        serving.cancel()

@@ -64,9 +64,11 @@ class Submissions:
             submission = replace(submission, target=target, deadline=deadline, after=after)
         if (predicted_s := self._predictions.of_submission(submission)) is not None:
             submission = replace(submission, predicted_s=predicted_s)
-        known = None
-        if self._room.why_not(submission):  # but it may be in there already
+        known, full = None, self._room.why_not(submission)
+        if full:  # but it may be in there already
             known = await self._ledger.accepted(submission)
+        if full and known is None and (full := self._room.why_not(submission)):
+            raise LbdError(full)
         accepted = known or await self._queued(submission)
         if after:
             await self._counts.look()
@@ -82,7 +84,7 @@ class Submissions:
         )
 
     async def _queued(self, sent: Submission) -> Accepted:
-        """On disk and in the queue. Raises LbdError."""
+        """On disk and in the queue, where there is room. Raises LbdError."""
         with self._room.taken(sent):
             accepted = await self._ledger.submit(sent, time.time())
             if accepted.is_new:

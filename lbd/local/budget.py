@@ -4,7 +4,6 @@ Each key may hold `each`, and all of them `total`; who would hold more is told s
 had. A key that holds nothing is forgotten.
 """
 
-from collections import Counter
 from collections.abc import Hashable
 
 
@@ -13,27 +12,26 @@ class Budget:
         self.each = each
         self.total = total
         self.held = 0
-        self._of: Counter[Hashable] = Counter()
+        self._of: dict[Hashable, int] = {}
 
     def take(self, key: Hashable, amount: int) -> bool:
         """Takes so many bytes; returns False if there is no room for them."""
-        may = self._of[key] + amount <= self.each and self.held + amount <= self.total
+        may = self._of.get(key, 0) + amount <= self.each and self.held + amount <= self.total
         if may:
             self.add(key, amount)
-        elif not self._of[key]:
-            del self._of[key]
         return may
 
     def add(self, key: Hashable, amount: int) -> None:
         """Adds what is held already, even beyond the limit."""
-        self._of[key] += amount
+        self._of[key] = self._of.get(key, 0) + amount
         self.held += amount
 
     def give_back(self, key: Hashable, amount: int) -> None:
-        self._of[key] -= amount
         self.held -= amount
-        if self._of[key] <= 0:
-            del self._of[key]
+        if (left := self._of.get(key, 0) - amount) > 0:
+            self._of[key] = left
+        else:
+            self._of.pop(key, None)
 
     def of(self, key: Hashable) -> int:
         return self._of.get(key, 0)

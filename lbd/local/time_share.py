@@ -7,8 +7,7 @@ for its next turn, and others have theirs meanwhile.
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 
 from lbd.local.rate_limit import Rates
 
@@ -30,16 +29,13 @@ class TimeShares(Rates):
         super().__init__(share, burst_s)
         self._clock_s, self._cpu_s = clock_s, cpu_s
 
-    @contextmanager
-    def spending(self, host: Hashable) -> Iterator[None]:
+    def spending(self, host: Hashable) -> "Spending":
         """Charges what is done meanwhile, which awaits nothing, to that host."""
-        began_s, began_cpu_s = self._clock_s(), self._cpu_s()
-        try:
-            yield
-        finally:
-            now_s = self._clock_s()
-            most_s = self._cpu_s() - began_cpu_s + BLOCKED_S_MAX
-            self.turn_s(host, now_s, FOR_EVER_S, min(now_s - began_s, most_s))
+        return Spending(self, host)
+
+    def taken_s(self) -> tuple[float, float]:
+        """All that has passed until now, and what of that was CPU time of ours."""
+        return self._clock_s(), self._cpu_s()
 
     def charge(self, host: Hashable, seconds: float) -> None:
         self.turn_s(host, self._clock_s(), FOR_EVER_S, seconds)
@@ -48,3 +44,23 @@ class TimeShares(Rates):
         """Waits until more of it may be heard: of many that wait, one may take all the time."""
         while wait_s := self.turn_s(host, self._clock_s(), FOR_EVER_S, 0.0):  # noqa: ASYNC110
             await asyncio.sleep(wait_s)
+
+
+class Spending:
+    __slots__ = (
+        "_began_cpu_s",
+        "_began_s",
+        "_host",
+        "_shares",
+    )  # no generator: each message has it
+
+    def __init__(self, shares: TimeShares, host: Hashable) -> None:
+        self._shares, self._host = shares, host
+
+    def __enter__(self) -> None:
+        self._began_s, self._began_cpu_s = self._shares.taken_s()
+
+    def __exit__(self, *_: object) -> None:
+        now_s, cpu_s = self._shares.taken_s()
+        most_s = cpu_s - self._began_cpu_s + BLOCKED_S_MAX
+        self._shares.turn_s(self._host, now_s, FOR_EVER_S, min(now_s - self._began_s, most_s))

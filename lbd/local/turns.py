@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Hashable
 
 
@@ -13,7 +13,7 @@ class Turns:
 
     def __init__(self, at_once: int, shared: int = sys.maxsize) -> None:
         self._at_once, self._shared = at_once, shared
-        self._taken: Counter[Hashable] = Counter()
+        self._taken: dict[Hashable, int] = {}
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     @contextlib.asynccontextmanager
@@ -28,12 +28,13 @@ class Turns:
             self._give_back(key)
 
     def _is_free(self, key: Hashable) -> bool:
-        taken = self._taken[key]
+        taken = self._taken.get(key, 0)
         return not taken or (taken < self._at_once and self._shared > 0)
 
     def _take(self, key: Hashable) -> None:
-        self._shared -= self._taken[key] > 0
-        self._taken[key] += 1
+        taken = self._taken.get(key, 0)
+        self._shared -= taken > 0
+        self._taken[key] = taken + 1
 
     def _give_back(self, key: Hashable) -> None:
         self._taken[key] -= 1

@@ -1,8 +1,6 @@
 """One question to another host: a unary call, as it is asked and as it is read."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 import grpc
@@ -34,28 +32,33 @@ async def ask(
     """Raises Unanswered."""
     call: Call = channel.unary_unary(method)
     try:
-        with channel_may_close():
+        with ChannelMayClose():
             return await call(data, metadata=metadata, timeout=timeout_s)
     except grpc.aio.AioRpcError as problem:
         text = in_plain_words(problem.details()) or problem.code().name.lower()
         raise Unanswered(text, problem.code()) from None
 
 
-@contextmanager
-def channel_may_close() -> Iterator[None]:
+class ChannelMayClose:
     """Around calls on a channel that is closed when its host is revoked. gRPC then cancels the
     task that waits for such a call, and a task of a group would end without a word.
 
     Raises Unanswered."""
-    try:
-        yield
-    except (grpc.aio.UsageError, grpc.aio.InternalError) as problem:
-        raise Unanswered(str(problem), None) from None
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raise Unanswered("the connection was closed", None) from None
+
+    __slots__ = ()  # no generator: each command has several
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, problem: BaseException | None, _trace: object) -> None:
+        if problem is None:
+            return
+        if isinstance(problem, grpc.aio.UsageError | grpc.aio.InternalError):
+            raise Unanswered(str(problem), None) from None
+        if isinstance(problem, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():
+                raise Unanswered("the connection was closed", None) from None
 
 
 class Aborting(Protocol):

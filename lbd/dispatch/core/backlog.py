@@ -8,7 +8,6 @@ held or ends. Rows that were left stay empty until they are more than half; then
 
 from array import array
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import compress
 from operator import attrgetter
@@ -86,6 +85,14 @@ class Row:
         lines[self.at] = line
 
 
+def add_count(counts: dict[str, int], key: str, more: int) -> None:
+    """Without those of which there are none."""
+    if found := counts.get(key, 0) + more:
+        counts[key] = found
+    else:
+        counts.pop(key, None)
+
+
 class Backlog:
     def __init__(self) -> None:
         self.ids = array("q")
@@ -97,8 +104,8 @@ class Backlog:
         self.lines: list[HostConnection | None] = []  # None: it has stepped aside
         self.aside_count = 0
         self._jobs = 0
-        self.of_user: Counter[str] = Counter()
-        self.of_origin: Counter[str] = Counter()
+        self.of_user: dict[str, int] = {}
+        self.of_origin: dict[str, int] = {}
         self._kinds: dict[tuple[object, ...], QueuedJob] = {}
 
     def __len__(self) -> int:
@@ -162,10 +169,8 @@ class Backlog:
             self._move_up()
 
     def _count(self, kind: QueuedJob, more: int) -> None:
-        for counter, key in ((self.of_user, kind.user), (self.of_origin, kind.origin)):
-            counter[key] += more
-            if not counter[key]:
-                del counter[key]
+        add_count(self.of_user, kind.user, more)
+        add_count(self.of_origin, kind.origin, more)
 
     def _move_up(self) -> None:
         full = [kind is not None for kind in self.kinds]

@@ -1,11 +1,10 @@
 """What a queued job and its attempts are: the words of lifecycle, ledger and dispatcher."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from lbd.dispatch.core.backlog import Backlog
+from lbd.dispatch.core.backlog import Backlog, add_count
 from lbd.dispatch.core.discipline import QueuedJob, Start
 from lbd.model import HostId, JobId, JobState
 
@@ -95,8 +94,8 @@ class Jobs(Mapping[JobId, Live]):
     def __init__(self, backlog: Backlog) -> None:
         self._live: dict[JobId, Live] = {}
         self._backlog = backlog
-        self._of_user: Counter[str] = Counter()  # those in `_live`
-        self._of_origin: Counter[str] = Counter()
+        self._of_user: dict[str, int] = {}  # those in `_live`
+        self._of_origin: dict[str, int] = {}
 
     def __getitem__(self, job: JobId) -> Live:
         """Returns a copy for a job in the backlog."""
@@ -115,10 +114,10 @@ class Jobs(Mapping[JobId, Live]):
         yield from self._live
 
     def of_user(self, user: str) -> int:
-        return self._of_user[user] + self._backlog.of_user[user]
+        return self._of_user.get(user, 0) + self._backlog.of_user.get(user, 0)
 
     def of_origin(self, host: str) -> int:
-        return self._of_origin[host] + self._backlog.of_origin[host]
+        return self._of_origin.get(host, 0) + self._backlog.of_origin.get(host, 0)
 
     def keep(self, live: Live) -> None:
         self.drop(live.job.id)
@@ -143,10 +142,8 @@ class Jobs(Mapping[JobId, Live]):
             self._count(live.job, -1)
 
     def _count(self, job: QueuedJob, more: int) -> None:
-        for counter, key in ((self._of_user, job.user), (self._of_origin, job.origin)):
-            counter[key] += more
-            if not counter[key]:
-                del counter[key]
+        add_count(self._of_user, job.user, more)
+        add_count(self._of_origin, job.origin, more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from lbd.lbm.link.conversation import Conversation, Stream
 from lbd.local.time_share import TimeShares
 from lbd.net import release as wire
 from lbd.net.details import in_plain_words
-from lbd.net.question import channel_may_close
+from lbd.net.question import ChannelMayClose
 from lbd.net.transport import Peers
 from lbd.text.one_line import one_line
 
@@ -329,7 +329,7 @@ class PeerLinks:
 async def until_ready(channel: grpc.aio.Channel, what: str, limit_s: float) -> None:
     """Raises Unavailable."""
     try:
-        with channel_may_close():
+        with ChannelMayClose():
             if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:
                 return
             async with asyncio.timeout(limit_s):

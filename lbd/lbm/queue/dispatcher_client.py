@@ -24,7 +24,7 @@ from lbd.local.json_socket import JsonClient
 from lbd.local.time_share import TimeShares
 from lbd.model import target_of
 from lbd.net.gen import dispatch_pb2 as pb
-from lbd.net.question import Unanswered, ask, channel_may_close
+from lbd.net.question import ChannelMayClose, Unanswered, ask
 from lbd.net.submitter import WATCHED_BYTES
 from lbd.net.transport import Peers
 from lbd.text.index_list import COUNT_MAX
@@ -109,7 +109,9 @@ class DispatcherClient:
         should renew what is held here."""
         silent_s = lease_s / 2 if len(self.hosts) > 1 else None
         try:
-            with channel_may_close():
+            with ChannelMayClose():
+                if silent_s is None:
+                    return await call.read()
                 async with asyncio.timeout(silent_s):
                     return await call.read()
         except TimeoutError:
@@ -196,7 +198,7 @@ class DispatcherClient:
         asking: Follow = channel.unary_stream(SERVICE + method)
         call = asking(data, metadata=self._peers.metadata)
         try:
-            with channel_may_close():
+            with ChannelMayClose():
                 async for message in call:
                     yield await jobs_in(message, self._read_shares, self.leader)
         except (Unanswered, grpc.aio.AioRpcError, DecodeError) as problem:
@@ -327,7 +329,7 @@ class DispatcherClient:
             channel = await self._channel_to(host)
         except (Unavailable, OSError):
             return
-        with contextlib.suppress(Unavailable), channel_may_close():
+        with contextlib.suppress(Unavailable), ChannelMayClose():
             channel.get_state(try_to_connect=True)
             await channel.channel_ready()
             ready[host] = channel

@@ -12,7 +12,7 @@ from lbd.errors import Unavailable
 from lbd.lbm.session.cluster import Cluster
 from lbd.net.details import in_plain_words
 from lbd.net.gen import dispatch_pb2 as pb
-from lbd.net.question import Unanswered, channel_may_close
+from lbd.net.question import ChannelMayClose, Unanswered
 from lbd.net.transport import Peers
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class OtherSpools:
             asking: Follow = self._peers.channel(host, target).unary_stream(LOGS)
             call = asking(asked.SerializeToString(), metadata=self._peers.metadata)
             try:
-                with channel_may_close():
+                with ChannelMayClose():
                     async for message in call:
                         piece = pb.LogsPiece.FromString(message)
                         asked.output_at, asked.error_at = piece.output_at, piece.error_at
@@ -70,7 +70,7 @@ class OtherSpools:
         asking: Follow = self._peers.channel(host, target).unary_stream(FILES)
         call = asking(request.SerializeToString(), metadata=self._peers.metadata)
         try:
-            with channel_may_close():
+            with ChannelMayClose():
                 async for message in call:
                     piece = pb.FilesPiece.FromString(message)
                     if piece.trouble:

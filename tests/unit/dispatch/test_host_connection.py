@@ -134,3 +134,30 @@ async def test_a_message_too_long_counts_all_the_same():
     assert not again.done()
     line.broken.set()
     await again
+
+
+async def test_that_an_end_is_settled_travels_with_what_comes_next(monkeypatch):
+    """For jobs one after the other it would be a message of its own, as much work as a start."""
+    monkeypatch.setattr(lines, "SETTLED_WITHIN_S", 3600.0)
+    far = Far()
+    far.open.set()
+    line = HostConnection(far.write, BEHIND)
+    line.settled("1", 1)
+    await asyncio.sleep(0)
+    assert far.messages.empty()
+    line.start(start(2))
+    (message,) = await far.all(1)
+    assert (len(message.settled), len(message.starts)) == (1, 1)
+    line.settled("2", 1)
+    await line.close()
+    (message,) = await far.all(1)
+    assert [one.job for one in message.settled] == ["2"]
+
+
+async def test_that_an_end_is_settled_is_told_soon_all_the_same(monkeypatch):
+    monkeypatch.setattr(lines, "SETTLED_WITHIN_S", 0.001)
+    far = Far()
+    line = HostConnection(far.write, BEHIND)
+    line.settled("1", 1)
+    (message,) = await far.all(1)
+    assert [one.job for one in message.settled] == ["1"]
