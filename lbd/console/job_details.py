@@ -170,6 +170,8 @@ def given_lines(one: Json) -> list[str]:
         lines.append(f"limits   {', '.join(limits)}")
     if one.get("may_restart") is False:
         lines.append("again    never: --no-restart")
+    if notify := text(one, "notify"):
+        lines.append(f"notify   {notify}")
     if key := text(one, "idempotency_key"):
         lines.append(f"key      {key}")
     return lines

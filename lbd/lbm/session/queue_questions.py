@@ -362,6 +362,8 @@ def given_json(given: pb.GivenInfo) -> Json:
         "memory_bytes": given.memory_bytes or None,
         "idempotency_key": given.key or None,
         "may_restart": given.may_restart,
+        "begin": given.begin or None,
+        "notify": os.fsdecode(given.notify) or None,
     }
 
 
