@@ -11,9 +11,9 @@ from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.prospects import CALIBRATED, inside, within
 from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.targets.plan import SURE
-from lbd.dispatch.core.why_waiting import silent_arrays, waiting_reason
+from lbd.dispatch.core.why_waiting import STARTING, silent_arrays, waiting_reason
 from lbd.dispatch.predictions import Predictions, speedup_info
-from lbd.model import ENDED_NAMES, JobId
+from lbd.model import ENDED_NAMES, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import request_in
 from lbd.process.boot_clock import clock_s
@@ -101,6 +101,8 @@ class JobViews:
         else:
             reply = self._with_target(self._of_live(row, live, unrecorded), live)
         add_tally(reply, row, tally)
+        if reply.state == JobState.RUNNING.value and reply.reason.startswith(STARTING):
+            reply.reason = ""  # that of the next task says nothing of the array
         return reply
 
     def _of(self, row: JobRow) -> pb.JobInfo:

@@ -18,11 +18,11 @@ from lbd.lbm.core.attempts_ahead import WAIT_S
 from lbd.lbm.core.execution import Execution, Phase, Timer
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.owner_presence import Treatment
-from lbd.lbm.core.resources import variables
+from lbd.lbm.core.resources import granted_text, variables
 from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.order_from_request import over_memory
-from lbd.lbm.inbound.performer import FAULT, Performer, not_started
+from lbd.lbm.inbound.performer import FAULT, Performer, job_log, not_started
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.staging.attempt_files import AttemptFiles
 from lbd.lbm.staging.workdirs import FilesRefused
@@ -206,7 +206,10 @@ class Attempt(Performer):
             config, path = self.host.rules.config, self.files.path if self.files else None
             order = self._common.order(run_as, config, limited_cpu=link.weighs_cpu)
             add_own(order, self.start, self.host.config.host.name, path)
-            order.environment |= variables(self.host.slots.pool.grant_of(self.id))
+            grant = self.host.slots.pool.grant_of(self.id)
+            order.environment |= variables(grant)
+            if got := granted_text(grant):
+                job_log.debug(self.shown, "%sgot %s", self.which, got)
             until_s = self.execution.timers.get(Timer.LEASE, 0.0)
             order.start_by_ms = int(until_s * 1e3)
             self._open(descriptors, link.uid if run_as is None else run_as.uid)
