@@ -206,10 +206,7 @@ class Attempt(Performer):
             config, path = self.host.rules.config, self.files.path if self.files else None
             order = self._common.order(run_as, config, limited_cpu=link.weighs_cpu)
             add_own(order, self.start, self.host.config.host.name, path)
-            grant = self.host.slots.pool.grant_of(self.id)
-            order.environment |= variables(grant)
-            if got := granted_text(grant):
-                job_log.debug(self.shown, "%sgot %s", self.which, got)
+            order.environment |= own_resources(self)
             until_s = self.execution.timers.get(Timer.LEASE, 0.0)
             order.start_by_ms = int(until_s * 1e3)
             self._open(descriptors, link.uid if run_as is None else run_as.uid)
@@ -339,6 +336,14 @@ def begun_report(
 ) -> dispatch_pb2.AttemptReport:
     at_s = execution.process.began_s if execution.process is not None else 0.0
     return dispatch_pb2.AttemptReport(job=job, attempt=attempt, event="begun", at_s=at_s)
+
+
+def own_resources(attempt: Attempt) -> dict[bytes, bytes]:
+    """The variables for what it got, and a line about that."""
+    grant = attempt.host.slots.pool.grant_of(attempt.id)
+    if got := granted_text(grant):
+        job_log.debug(attempt.shown, "%sgot %s", attempt.which, got)
+    return variables(grant)
 
 
 def add_own(order: Order, start: dispatch_pb2.Start, host: str, directory: bytes | None) -> None:
