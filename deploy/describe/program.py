@@ -214,8 +214,6 @@ def options_of(flags: str, about: str) -> Iterator[Option]:
     names = flags.split(", ")
     words, _, value = names[-1].partition(" ")
     names[-1] = words
-    companion = value if value.startswith("[") else ""  # `--explain [--json]`
-    value = "" if companion else value
     short = [n for n in names if not n.startswith("--")]
     long = [n for n in names if n.startswith("--")]
     groups = [tuple(names)] if len(short) <= 1 and len(long) <= 1 else [(n,) for n in long or names]
@@ -226,5 +224,3 @@ def options_of(flags: str, about: str) -> Iterator[Option]:
         kind = BY_OPTION.get(group[-1], KINDS.get(value, ""))
         text = EVERYWHERE.get(group[-1], texts[number] if texts else about)
         yield Option(group, text, value, kind)
-    if companion:
-        yield Option((companion.strip("[]"),), f"with {names[-1]}: {about}")

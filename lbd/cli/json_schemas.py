@@ -69,7 +69,7 @@ JOB_MORE: dict[str, object] = {
     "pid": "integer?", "directory": "text?", "array_index": "integer?", "array_id": "text?",
     "array": "text?", "tasks": nullable(table("integer")), "output": "text?", "error": "text?",
     "timeout_s": "number?", "memory_bytes": "integer?", "idempotency_key": "text?",
-    "may_restart": "flag",
+    "may_restart": "flag", "begin": "number?", "notify": "text?",
     "needs": nullable(fields({
         "resources": table("integer"), "features": ["text"], "not_features": ["text"],
         "memory_bytes": "integer?",

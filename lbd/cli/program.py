@@ -3,11 +3,13 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
+from shutil import get_terminal_size
 from typing import NoReturn
 
 import lbd
 from lbd.cli.complaints import COMPLAINT_CHARS_MAX, EXIT_USAGE, Errors
 from lbd.console.errors import json_error
+from lbd.text.fitted_help import fitted
 from lbd.text.one_line import one_line
 from lbd.text.spelling import hint, nearest
 
@@ -24,6 +26,9 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+
+    def format_help(self) -> str:
+        return fitted(super().format_help(), get_terminal_size().columns)
 
     def error(self, message: str) -> NoReturn:
         said = one_line(message + self._nearest_option(message), COMPLAINT_CHARS_MAX)
@@ -67,7 +72,8 @@ def command_line(
 ) -> tuple[str, list[str], str | None]:
     """A program with `commands`: the one that is asked for, its own words, and --config.
     `elsewhere`: what other programs call them. `takes_json`: also before the command."""
-    listing = "\n".join(f"  {name:<10} {does}" for name, does in commands.items())
+    wide = max(map(len, commands))
+    listing = "\n".join(f"  {name:<{wide}}  {does}" for name, does in commands.items())
     parser = Parser(program, f"{about}\n\ncommands:\n{listing}", examples)
     parser.add_config_options()
     parser.add_version()

@@ -33,9 +33,9 @@ Run one command on the host where it ends soonest, by measured load, as if it ra
   --target DUR          with --array: as many tasks at once as it takes to be done in that time,
                         and no more
   --deadline TIME       the same, to be done by 17:30, 2026-12-01T06:00 or +2h
-  --after, --after-ok ID[,ID…]
-                        with -q or -d: begins once those have succeeded, of an array all of it
+  --after ID[,ID…]      with -q or -d: begins once those have succeeded, of an array all of it
                         (ID may be `last`)
+  --after-ok ID[,ID…]   another name of --after
   --after-failed ID[,ID…]
                         with -q or -d: begins once those have failed, were cancelled or lost
   --after-any ID[,ID…]  with -q or -d: begins once those have ended in whatever way
@@ -69,7 +69,8 @@ Run one command on the host where it ends soonest, by measured load, as if it ra
   -t, --tty             a terminal for the command, also if there is none here
   -T, --no-tty          none there, also if there is one here
   --status-file FILE    JSON at the end: host, exit status, signal, attempt, cause
-  --explain [--json]    print the ranked hosts, the decision and its reason; run nothing
+  --explain             print the ranked hosts, the decision and its reason; run nothing
+  --json                with --explain: the same as JSON
   -v, --verbose         say on stderr where it ran and why
   --config FILE         lbd.toml to use
   -h, --help, --version
@@ -88,7 +89,11 @@ examples:
 def show(options: "Options") -> int:
     """What --help, --version or --explain asks for; the exit status."""
     if "help" in options.plain:
-        sys.stdout.write(HELP)
+        from shutil import get_terminal_size
+
+        from lbd.text.fitted_help import fitted
+
+        sys.stdout.write(fitted(HELP, get_terminal_size().columns))
     elif "version" in options.plain:
         print(f"lbrun {__version__}")
     else:

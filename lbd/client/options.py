@@ -121,11 +121,12 @@ def take_option(options: Options, name: str, value: str | None, rest: list[str])
 
 
 def nearest(name: str) -> str:
-    from lbd.text.spelling import hint
+    from lbd.text.spelling import nearest as most_similar
 
     if name in OF_SLURM:
         return f'; use "{OF_SLURM[name]}"'
-    return f"; {hint(name, [*PLAIN, *WITH_VALUE])}"
+    near = most_similar(name, [*PLAIN, *WITH_VALUE])
+    return f'; did you mean "{near}"?' if near else ""
 
 
 def spelt(key: str) -> str:

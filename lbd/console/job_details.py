@@ -6,8 +6,9 @@ import shlex
 from lbd.console import figures
 from lbd.console.figures import NONE, Clock
 from lbd.console.figures import duration as shown_duration
-from lbd.console.jobs import shown_state
+from lbd.console.jobs import shown_command, shown_state
 from lbd.console.reply import Json, number, table, tables, text, texts
+from lbd.model import ENDED_NAMES
 from lbd.policy.needs import is_size
 from lbd.text.array_phrases import FailedTask, failed_in
 from lbd.text.one_line import one_line
@@ -118,7 +119,7 @@ DETAIL_INDENT = " " * 9
 
 def detail_lines(one: Json, clock: Clock) -> list[str]:
     """What its line in the table does not say, or cuts off."""
-    lines = [f"command  {shlex.join(texts(one, 'command'))}"]
+    lines = [f"command  {shlex.join(shown_command(one))}"]
     if text(one, "array"):
         lines += array_lines(one)
     if gang := text(one, "gang"):
@@ -150,11 +151,12 @@ def given_lines(one: Json) -> list[str]:
     least, most = number(one, "slots_least"), number(one, "slots_most")
     slots = f"{least:.0f}" if not most > least else f"{least:.0f} to {most:.0f}"
     lines = [f"in       {text(one, 'directory') or 'a directory of its own (--send, --fetch)'}"]
+    ran = text(one, "state") not in ENDED_NAMES or number(one, "started") >= 0
     if output := text(one, "output"):
         lines.append(f"output   {output}")
     elif text(one, "array"):
         lines.append(f"output   kept: lbctl logs {text(one, 'id')}_N")
-    else:
+    elif ran:
         lines.append(f"output   kept: lbctl logs {text(one, 'id')}")
     if error := text(one, "error"):
         lines.append(f"error    {error}")
@@ -170,6 +172,8 @@ def given_lines(one: Json) -> list[str]:
         lines.append(f"limits   {', '.join(limits)}")
     if one.get("may_restart") is False:
         lines.append("again    never: --no-restart")
+    if notify := text(one, "notify"):
+        lines.append(f"notify   {notify}")
     if key := text(one, "idempotency_key"):
         lines.append(f"key      {key}")
     return lines

@@ -64,7 +64,7 @@ def details(job: Json, clock: Clock) -> list[str]:
     if pid := text(job, "pid"):
         lines.append(f"pid        {pid} on {text(job, 'host')}")
     if directory := text(job, "directory"):
-        lines.append(f"directory  {directory}")
+        lines.append(f"in         {directory}")
     lines += [f"{name:9}  {clock.time_of_day(at)}" for name, at in times if not math.isnan(at)]
     if reason := text(job, "reason"):
         words = WORDS.get(reason)

@@ -272,7 +272,8 @@ def submitter_of(
 
 def fault_of(sent: Submission, spec: pb.StoredSpec, own: DispatchConfig) -> str:
     """Names the first invalid value; "" if all are valid."""
-    paths, files, first = spec.output + spec.error + spec.checkpoint, spec.files, sent.first_index
+    paths = spec.output + spec.error + spec.checkpoint + spec.notify
+    files, first = spec.files, sent.first_index
     words = sent.user, sent.origin, sent.only or "-"
     shown = "".join((*words, *sent.excluded, files))
     most = own.max_input_bytes

@@ -11,9 +11,9 @@ from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.prospects import likely_s, within
 from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.targets.plan import SURE
-from lbd.dispatch.core.why_waiting import silent_arrays, waiting_reason
+from lbd.dispatch.core.why_waiting import STARTING, silent_arrays, waiting_reason
 from lbd.dispatch.predictions import Predictions, speedup_info
-from lbd.model import ENDED_NAMES, JobId
+from lbd.model import ENDED_NAMES, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import request_in
 from lbd.process.boot_clock import clock_s
@@ -58,7 +58,7 @@ class JobViews:
         Raises LedgerTrouble."""
         if len(jobs) == len(rows) == 1:
             stored = await self._ledger.spec(rows[0].submission)
-            jobs[0].given.CopyFrom(given_info(stored, may_restart=rows[0].may_restart))
+            jobs[0].given.CopyFrom(given_info(stored, rows[0]))
 
     async def add_interval(self, job: pb.JobInfo) -> None:
         """The model's own, while too few predictions have been compared with what happened.
@@ -103,6 +103,8 @@ class JobViews:
         else:
             reply = self._with_target(self._of_live(row, live, unrecorded), live)
         add_tally(reply, row, tally)
+        if reply.state == JobState.RUNNING.value and reply.reason.startswith(STARTING):
+            reply.reason = ""  # that of the next task says nothing of the array
         return reply
 
     def _of(self, row: JobRow) -> pb.JobInfo:
@@ -175,14 +177,16 @@ def time_of_day(at_s: float) -> str:
     now = time.time()
     # To the second: 17:30 that went through the other clock may be a microsecond earlier.
     at, today = time.localtime(round(now + at_s - clock_s())), time.localtime(now)
-    return time.strftime("%H:%M" if at[:3] == today[:3] else "%Y-%m-%d %H:%M", at)
+    form = "%H:%M:%S" if at.tm_sec else "%H:%M"
+    return time.strftime(form if at[:3] == today[:3] else f"%Y-%m-%d {form}", at)
 
 
-def given_info(stored: Stored, *, may_restart: bool) -> pb.GivenInfo:
+def given_info(stored: Stored, row: JobRow) -> pb.GivenInfo:
     spec = pb.StoredSpec.FromString(stored.spec)
     given = pb.GivenInfo(
-        output=spec.output, error=spec.error, key=stored.key, may_restart=may_restart
-    )
+        output=spec.output, error=spec.error, key=stored.key, may_restart=row.may_restart,
+        begin=row.not_before, notify=spec.notify,
+    )  # fmt: skip
     if (request := request_in(spec)) is not None:
         given.directory = b"" if spec.staged_request else request.directory
         given.timeout_s, given.memory_bytes = request.timeout_s, request.memory_bytes

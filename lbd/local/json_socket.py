@@ -35,11 +35,11 @@ ANSWER_LIMIT_BYTES = 64 << 20  # to programs: some 100,000 jobs of the queue
 Json = dict[str, object]
 
 
-AWAY, HEARD = "away", "heard"
+AWAY, HEARD, SEVERAL = "away", "heard", "several"  # SEVERAL jobs, and one was to be named
 
 
 class Refusal(LbdError):
-    """A reply {"ok": false}: `code` is usage, denied, unavailable, AWAY or HEARD (another is)."""
+    """A reply {"ok": false}: `code` is usage, denied, unavailable, AWAY, HEARD or SEVERAL."""
 
     def __init__(self, text: str, code: str = "usage") -> None:
         super().__init__(text)

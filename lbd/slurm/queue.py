@@ -54,6 +54,7 @@ class Job:
         self.started = seconds(row.get("started"))
         self.finished = seconds(row.get("finished"))
         self.cpu_s = seconds(row.get("cpu_s")) or 0.0
+        self.begin = seconds(row.get("begin"))
         self.limit_s = seconds(row.get("timeout_s"))
         self.directory, self.output, self.error = (
             printable(str(row.get(name) or "")) for name in ("directory", "output", "error")

@@ -93,7 +93,7 @@ def described(job: Job, given: Job) -> list[tuple[str, str]]:
         ("RunTime", elapsed(ran_s(job))),
         ("TimeLimit", elapsed(given.limit_s) if given.limit_s else "UNLIMITED"),
         ("SubmitTime", moment(job.submitted, "Unknown")),
-        ("StartTime", moment(job.started, "Unknown")),
+        ("StartTime", moment(given.begin if job.started is None else job.started, "Unknown")),
         ("EndTime", moment(job.finished, "Unknown")),
         ("Partition", PARTITION),
         ("NodeList", job.host or "(null)"),

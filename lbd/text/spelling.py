@@ -9,15 +9,17 @@ def nearest(word: str, names: Iterable[str]) -> str:
     """The most similar name whatever its case, or "" when none is near."""
     import difflib  # only whoever errs needs it
 
-    folded = {name.lower(): name for name in names}
-    found = difflib.get_close_matches(word.lower(), folded, n=3, cutoff=0.6)
+    # The dashes of options are alike whatever follows.
+    folded = {name.lower().lstrip("-"): name for name in names}
+    word = word.lower().lstrip("-")
+    found = difflib.get_close_matches(word, folded, n=3, cutoff=0.6)
     if not found:
         return ""
 
     def closeness(name: str) -> tuple[bool, float, int]:
         """Letters changed places, most likely; else by similarity, then by length."""
-        ratio = difflib.SequenceMatcher(None, name, word.lower()).ratio()
-        return sorted(name) == sorted(word.lower()), ratio, -abs(len(name) - len(word))
+        ratio = difflib.SequenceMatcher(None, name, word).ratio()
+        return sorted(name) == sorted(word), ratio, -abs(len(name) - len(word))
 
     return folded[max(found, key=closeness)]
 

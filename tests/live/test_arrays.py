@@ -211,11 +211,22 @@ def test_what_makes_no_sense_is_one_line_and_queues_nothing(lab, given, line):
     assert array(lab, "last")["id"] == before
 
 
+def test_the_outputs_of_an_array_are_shown_in_order(lab):
+    name = submit(lab, "--array", "8-11", "sh", "-c", "echo $LBD_ARRAY_INDEX is it")
+    assert wait(lab, name) == 0
+    for which, indexes in ((name, (8, 9, 10, 11)), (f"{name}_[9-10]", (9, 10))):
+        lines = lab.run("h2", "lbctl", "logs", which, check=True).stdout.splitlines()
+        assert lines[1::2] == [f"{index} is it" for index in indexes]
+        assert [line.partition(":")[0] for line in lines[::2]] == [
+            f"==> {name}_{index}" for index in indexes
+        ]
+
+
 def test_ids_that_make_no_sense_are_one_line(lab):
     name = submit(lab, "--array", "1-3", "true")
     assert wait(lab, name) == 0
     cases = {
-        ("logs", name): f"{name} is an array; name one of its tasks, like {name}_1",
+        ("logs", "-f", name): f"{name} is an array; name one of its tasks, like {name}_1",
         ("job", f"{name}_9"): f"array {name} has no task 9; its indexes are 1-3",
         ("update", f"{name}_1", "--name", "x"):
             f"{name}_1: tasks of an array change together; name the array, {name}",

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from deploy.describe import program as description
 from deploy.describe.program import from_text, options_of, programs
 from lbd.cli import lbctl, main
 from lbd.client import options as lbrun_options
 from lbd.client.help import HELP
+from lbd.client.help import show as show_lbrun
+from lbd.client.shell.help import show as show_lbsh
 from tests.live.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +56,6 @@ def test_the_help_of_lbrun_has_every_option_it_takes():
         ("-H, --host NAME", "x", [(("-H", "--host"), "NAME")]),
         ("--local, --remote", "a; b", [(("--local",), ""), (("--remote",), "")]),
         ("-h, --help, --version", "", [(("-h", "--help"), ""), (("--version",), "")]),
-        ("--explain [--json]", "x", [(("--explain",), ""), (("--json",), "")]),
     ],
 )
 def test_a_line_of_help(flags, about, found):
@@ -150,3 +152,21 @@ def test_a_person_presses_tab(share, shell):
         terminal.wait_for("<drain><--wait>")
         terminal.send("lbctl alg\tLOW\t\r")
         terminal.wait_for("<algorithm><LOWEST>")
+
+
+def test_no_help_is_wider_than_a_usual_terminal(capsys, monkeypatch):
+    texts = []
+
+    class Noted(description.Caught):
+        def __init__(self, parser):
+            super().__init__(parser)
+            monkeypatch.setenv("COLUMNS", "80")
+            texts.append(parser.format_help())
+
+    monkeypatch.setattr(description, "Caught", Noted)
+    programs()
+    show_lbrun(lbrun_options.read_options(["--help"]))
+    show_lbsh("--help")
+    texts.append(capsys.readouterr().out)
+    assert len(texts) > 80
+    assert [line for text in texts for line in text.splitlines() if len(line) > 80] == []

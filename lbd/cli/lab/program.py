@@ -47,13 +47,28 @@ def main(argv: list[str]) -> int:
     # A lab that is stopped half-way cleans up, as after an interrupt.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
-    # What follows the first -- of `exec` is the command's own, whatever it looks like.
-    at = argv.index("--") if argv[:1] == ["exec"] and "--" in argv else len(argv)
-    options = make_parser().parse_args(argv[:at])
-    if argv[at:]:
-        options.command = argv[at + 1 :]
+    own, command = before_command(argv) if argv[:1] == ["exec"] else (argv, [])
+    options = make_parser().parse_args(own)
+    if command:
+        options.command = command
     run: Run = options.run
     return run(options)
+
+
+def before_command(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Of `exec`, and the command: what follows the host, or --, whatever it looks like."""
+    at, hosts_seen = 1, 0
+    while at < len(argv) and argv[at] != "--":
+        if argv[at] == "--dir":
+            at += 1
+        elif not argv[at].startswith("-"):
+            if hosts_seen:
+                break
+            hosts_seen = 1
+        elif hosts_seen and argv[at] not in ("-h", "--help") and argv[at][:6] != "--dir=":
+            break
+        at += 1
+    return argv[:at], argv[at:][1:] if argv[at : at + 1] == ["--"] else argv[at:]
 
 
 def make_parser() -> Parser:
@@ -241,7 +256,7 @@ def run_env(options: argparse.Namespace) -> int:
 def run_exec(options: argparse.Namespace) -> int:
     command: list[str] = options.command
     if not command:
-        raise ConfigError(f"exec {options.host}: which command? Write it after --")
+        raise ConfigError(f"exec {options.host}: which command? Write it after the host")
     record = lab.existing(root_of(options))
     lab.check_host(record, options.host)
     enter = str(record.plan.paths(options.host).enter)

@@ -37,10 +37,11 @@ COMMANDS = {
     "speedup": "how much faster a malleable job is on more slots",
     "target": "a batch with a target time: static slots, or slots that follow it",
 }
+WIDE = max(map(len, COMMANDS))
 DESCRIPTION = """the same policies in virtual time
 
 commands:
-""" + "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())  # fmt: skip
+""" + "\n".join(f"  {name:<{WIDE}}  {text}" for name, text in COMMANDS.items())  # fmt: skip
 
 
 def main(argv: list[str]) -> int:

@@ -1,8 +1,10 @@
 """What `lbsh --help` and `--version` print."""
 
 import sys
+from shutil import get_terminal_size
 
 from lbd import __version__
+from lbd.text.fitted_help import fitted
 
 HELP = """\
 usage: lbsh [SHELL OPTIONS] [-c STRING [NAME ARG…] | SCRIPT [ARG…] | -s]
@@ -28,6 +30,7 @@ examples:
 
 
 def show(option: str) -> int:
-    sys.stdout.write(HELP if option == "--help" else f"lbsh {__version__}\n")
+    columns = get_terminal_size().columns
+    sys.stdout.write(fitted(HELP, columns) if option == "--help" else f"lbsh {__version__}\n")
     sys.stdout.flush()
     return 0

@@ -19,6 +19,9 @@ REASONS_SHOWN = 4
 TimeOf = Callable[[float], str]  # the time of day of a moment of the dispatcher's clock
 
 
+STARTING = "starting on "
+
+
 def waiting_reason(
     life: Lifecycle,
     live: Live,
@@ -85,7 +88,7 @@ def _starting(life: Lifecycle, live: Live) -> str:
     assert live.lease is not None
     gang = life.gangs.of(live.job)
     if gang is None or live.job.id not in gang.ready or gang.released:
-        return f"starting on {live.lease.host}"
+        return f"{STARTING}{live.lease.host}"
     ready = f"{len(gang.ready)} of {gang.size} are"
     return f"held on {live.lease.host} until its whole gang is ready; {ready}"
 

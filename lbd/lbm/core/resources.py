@@ -105,6 +105,13 @@ class ResourcePool:
         return self.held.get(job, NOTHING)
 
 
+def granted_text(grant: Grant) -> str:
+    """`gpu 0,1; scratch 5`: the indices, or how much."""
+    return "; ".join(
+        f"{one.name} {','.join(map(str, one.indices)) or one.amount}" for one in grant.resources
+    )
+
+
 def variables(grant: Grant) -> dict[bytes, bytes]:
     """By which a command learns what it was given."""
     found: dict[bytes, bytes] = {}

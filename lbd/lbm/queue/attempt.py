@@ -18,11 +18,11 @@ from lbd.lbm.core.attempts_ahead import WAIT_S
 from lbd.lbm.core.execution import Execution, Phase, Timer
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.owner_presence import Treatment
-from lbd.lbm.core.resources import variables
+from lbd.lbm.core.resources import granted_text, variables
 from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.order_from_request import over_memory
-from lbd.lbm.inbound.performer import FAULT, Performer, not_started
+from lbd.lbm.inbound.performer import FAULT, Performer, job_log, not_started
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.staging.attempt_files import AttemptFiles
 from lbd.lbm.staging.workdirs import FilesRefused
@@ -206,7 +206,7 @@ class Attempt(Performer):
             config, path = self.host.rules.config, self.files.path if self.files else None
             order = self._common.order(run_as, config, limited_cpu=link.weighs_cpu)
             add_own(order, self.start, self.host.config.host.name, path)
-            order.environment |= variables(self.host.slots.pool.grant_of(self.id))
+            order.environment |= own_resources(self)
             until_s = self.execution.timers.get(Timer.LEASE, 0.0)
             order.start_by_ms = int(until_s * 1e3)
             self._open(descriptors, link.uid if run_as is None else run_as.uid)
@@ -336,6 +336,14 @@ def begun_report(
 ) -> dispatch_pb2.AttemptReport:
     at_s = execution.process.began_s if execution.process is not None else 0.0
     return dispatch_pb2.AttemptReport(job=job, attempt=attempt, event="begun", at_s=at_s)
+
+
+def own_resources(attempt: Attempt) -> dict[bytes, bytes]:
+    """The variables for what it got, and a line about that."""
+    grant = attempt.host.slots.pool.grant_of(attempt.id)
+    if got := granted_text(grant):
+        job_log.debug(attempt.shown, "%sgot %s", attempt.which, got)
+    return variables(grant)
 
 
 def add_own(order: Order, start: dispatch_pb2.Start, host: str, directory: bytes | None) -> None:

@@ -273,17 +273,19 @@ class Notifications:
         request.argv.extend((b"sh", b"-c", os.fsencode(notice.line)))
         order = make_order(request, None, self._config)
         order.allowed, order.denied = (), ()  # rules for the jobs of others: this is at home
-        status = "" if notice.exit_status is None else str(notice.exit_status)
+        of_job = "" if notice.exit_status is None else str(notice.exit_status)
         order.environment |= {
             b"LBD_JOB_ID": str(notice.first).encode(),
             b"LBD_STATE": notice.state.encode(),
-            b"LBD_EXIT_STATUS": status.encode(),
+            b"LBD_EXIT_STATUS": of_job.encode(),
         }
         spawned = await self._as_user.begin(notice.uid, order, RUN_S)
         await self._done(notice)
         with contextlib.suppress(TimeoutError, LbdError):
             async with asyncio.timeout(RUN_S + GRACE_S):
-                await asyncio.shield(spawned.exited)
+                status = (await asyncio.shield(spawned.exited)).status
+                say = job_log.warning if status else job_log.info
+                say(str(notice.first), "--notify: it ended with exit status %d", status)
 
     async def _done(self, notice: Notice) -> None:
         """Its file is gone first: until then the same submission once more adds nothing."""

@@ -301,6 +301,7 @@ async def make_submission(
             error=options.error,
             checkpoint=options.checkpoint,
             append=request.has(tags.FLAG_APPEND),
+            notify=options.notify,
             submitted=time.time(),
         ),
         slots=request.slots[0],

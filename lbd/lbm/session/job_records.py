@@ -137,3 +137,19 @@ def needs_json(text: str) -> Json | None:
         "not_features": list(needs.not_features),
         "memory_bytes": needs.memory_bytes or None,
     }
+
+
+def attempt_json(attempt: dispatch_pb2.AttemptInfo) -> Json:
+    return {
+        "number": attempt.number,
+        "host": attempt.host,
+        "tier": attempt.tier,
+        "state": attempt.state,
+        "cutoff_s": attempt.cutoff_s or None,
+        "started": attempt.started or None,
+        "finished": attempt.finished or None,
+        "cpu_s": attempt.cpu_s if attempt.HasField("cpu_s") else None,
+        "exit_status": attempt.exit_status if attempt.HasField("exit_status") else None,
+        "reason": attempt.reason or None,
+        "slots": attempt.slots or 1,
+    }

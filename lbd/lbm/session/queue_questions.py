@@ -16,7 +16,7 @@ from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.queue.dispatcher_client import CHECKPOINT, NO_QUEUE, DispatcherClient, ranges_of
 from lbd.lbm.queue.logs import cut_short
 from lbd.lbm.session.array_json import array_json, counts_json, name_of, update_of, which_task
-from lbd.lbm.session.job_records import job_json, needs_json
+from lbd.lbm.session.job_records import attempt_json, job_json, needs_json
 from lbd.lbm.session.prediction_json import (
     calibration_json,
     interval,
@@ -26,7 +26,7 @@ from lbd.lbm.session.prediction_json import (
 )
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
-from lbd.local.json_socket import AWAY, Json, Refusal, bounded_s
+from lbd.local.json_socket import AWAY, SEVERAL, Json, Refusal, bounded_s
 from lbd.local.long_answers import in_turns
 from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
@@ -131,7 +131,9 @@ class QueueAnswers:
         sees_all = self._admins.include(caller)
         jobs = [job for job in reply.jobs if sees_all or self.is_of(asker, job)]
         if reply.jobs and not jobs:
-            raise Refusal("permission denied: none of these jobs is yours", "denied")
+            one = f"job {name_of(reply.jobs[0])} is not"
+            theirs = one if len(reply.jobs) == 1 else "none of these jobs is"
+            raise Refusal(f"permission denied: {theirs} yours", "denied")
         return jobs
 
     async def _act(self, question: Json, caller: Caller) -> Json:
@@ -234,7 +236,7 @@ class QueueAnswers:
         found = await self._find_in_turn(question, caller, attempts=True)
         if len(found) != 1:
             if found and all(job.array_id == found[0].array_id != 0 for job in found):
-                raise Refusal(which_task(found))
+                raise Refusal(which_task(found), SEVERAL)
             raise Refusal("output is shown of one job at a time")
         job = found[0]
         wanted, seen, at = map(question.get, ("attempt", "seen_attempt", "at"))
@@ -362,6 +364,8 @@ def given_json(given: pb.GivenInfo) -> Json:
         "memory_bytes": given.memory_bytes or None,
         "idempotency_key": given.key or None,
         "may_restart": given.may_restart,
+        "begin": given.begin or None,
+        "notify": os.fsdecode(given.notify) or None,
     }
 
 
@@ -380,20 +384,4 @@ def target_json(job: pb.JobInfo) -> Json:
         "tasks_running": target.running,
         "tasks_left": target.left,
         "why": target.why or None,
-    }
-
-
-def attempt_json(attempt: pb.AttemptInfo) -> Json:
-    return {
-        "number": attempt.number,
-        "host": attempt.host,
-        "tier": attempt.tier,
-        "state": attempt.state,
-        "cutoff_s": attempt.cutoff_s or None,
-        "started": attempt.started or None,
-        "finished": attempt.finished or None,
-        "cpu_s": attempt.cpu_s if attempt.HasField("cpu_s") else None,
-        "exit_status": attempt.exit_status if attempt.HasField("exit_status") else None,
-        "reason": attempt.reason or None,
-        "slots": attempt.slots or 1,
     }

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class StoredSpec(_message.Message):
-    __slots__ = ("run_request", "input", "output", "error", "submitted", "checkpoint", "staged_request", "files", "append")
+    __slots__ = ("run_request", "input", "output", "error", "submitted", "checkpoint", "staged_request", "files", "notify", "append")
     RUN_REQUEST_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class StoredSpec(_message.Message):
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     STAGED_REQUEST_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
+    NOTIFY_FIELD_NUMBER: _ClassVar[int]
     APPEND_FIELD_NUMBER: _ClassVar[int]
     run_request: bytes
     input: bytes
@@ -25,8 +26,9 @@ class StoredSpec(_message.Message):
     checkpoint: bytes
     staged_request: bytes
     files: str
+    notify: bytes
     append: bool
-    def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., submitted: _Optional[float] = ..., checkpoint: _Optional[bytes] = ..., staged_request: _Optional[bytes] = ..., files: _Optional[str] = ..., append: _Optional[bool] = ...) -> None: ...
+    def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., submitted: _Optional[float] = ..., checkpoint: _Optional[bytes] = ..., staged_request: _Optional[bytes] = ..., files: _Optional[str] = ..., notify: _Optional[bytes] = ..., append: _Optional[bool] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("job", "attempt", "stop_reason")
@@ -446,7 +448,7 @@ class JobInfo(_message.Message):
     def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., exit_status: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., reason: _Optional[str] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., is_final: _Optional[bool] = ..., attempts: _Optional[_Iterable[_Union[AttemptInfo, _Mapping]]] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ..., predicted_wait_s: _Optional[float] = ..., predicted_by: _Optional[str] = ..., uid: _Optional[int] = ..., target: _Optional[_Union[TargetInfo, _Mapping]] = ..., slots_least: _Optional[int] = ..., gang: _Optional[int] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., predicted_low_s: _Optional[float] = ..., predicted_high_s: _Optional[float] = ..., comparable: _Optional[int] = ..., array_id: _Optional[int] = ..., array: _Optional[_Union[ArrayInfo, _Mapping]] = ..., given: _Optional[_Union[GivenInfo, _Mapping]] = ..., needs: _Optional[str] = ...) -> None: ...
 
 class GivenInfo(_message.Message):
-    __slots__ = ("directory", "output", "error", "timeout_s", "memory_bytes", "key", "may_restart")
+    __slots__ = ("directory", "output", "error", "timeout_s", "memory_bytes", "key", "may_restart", "begin", "notify")
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -454,6 +456,8 @@ class GivenInfo(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     MAY_RESTART_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    NOTIFY_FIELD_NUMBER: _ClassVar[int]
     directory: bytes
     output: bytes
     error: bytes
@@ -461,7 +465,9 @@ class GivenInfo(_message.Message):
     memory_bytes: int
     key: str
     may_restart: bool
-    def __init__(self, directory: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., key: _Optional[str] = ..., may_restart: _Optional[bool] = ...) -> None: ...
+    begin: float
+    notify: bytes
+    def __init__(self, directory: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., key: _Optional[str] = ..., may_restart: _Optional[bool] = ..., begin: _Optional[float] = ..., notify: _Optional[bytes] = ...) -> None: ...
 
 class SpeedupInfo(_message.Message):
     __slots__ = ("parallelism", "sigma", "work_s", "source", "runs", "parallelism_low", "parallelism_high", "sigma_low", "sigma_high", "noise")

@@ -93,6 +93,16 @@ async def test_an_array_says_why_its_tasks_are_suspended(world):
     assert (array.state, array.reason) == ("running", "h1's owner has been back")
 
 
+async def test_of_an_array_that_runs_it_is_not_said_that_a_task_starts(world):
+    await world.submit(asking(is_array=True, first_index=1, count=2))
+    host(world, 2)
+    (array,) = (await world.jobs(selectors=["1"], by_array=True, **WHO)).jobs
+    assert (array.state, array.reason) == ("pending", "starting on h1")
+    await begun(world, "1")
+    (array,) = (await world.jobs(selectors=["1"], by_array=True, **WHO)).jobs
+    assert (array.state, array.reason) == ("running", "")
+
+
 async def test_orders_are_about_tasks_or_all_that_has_not_ended(world):
     await world.submit(asking(**ARRAY))
     await world.submit(asking())

@@ -212,11 +212,15 @@ async def test_too_many_or_no_time_are_refused(world):
 
 
 async def test_a_time_is_waited_for_and_may_be_changed(world):
-    late = time.time() + 3600.0
-    await world.submit(asking(count=0, not_before=late))
+    late = time.time() // 60 * 60 + 3622.0  # h:m:22
+    inner = asking(count=0, not_before=late)
+    inner.spec.notify = b"exit 3"
+    await world.submit(inner)
     await world.submit(asking())
     assert began(world) == {2}
-    shown = time.strftime("%H:%M", time.localtime(late))
+    (job,) = (await world.jobs(selectors=["1"], with_attempts=True, **WHO)).jobs
+    assert (job.given.begin, job.given.notify) == (late, b"exit 3")
+    shown = time.strftime("%H:%M:%S", time.localtime(late))
     state, reason = await why(world, "1")
     assert state == "pending"
     assert reason.startswith("not before ")

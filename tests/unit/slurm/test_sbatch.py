@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from lbd.slurm import sacct, sbatch, scancel, squeue, srun
+from lbd.slurm import sacct, sbatch, scancel, scontrol, squeue, srun
 from lbd.slurm.options import LET_BE, SlurmError, read
 from lbd.slurm.queue import SHOWN_S, Job, reason_of, state_of
 from lbd.slurm.sbatch import GRAMMAR, in_script, lbrun_words, shebang, signal_words
-from lbd.slurm.times import begin_text, elapsed, limit_s, memory_text, short_elapsed
+from lbd.slurm.times import begin_text, elapsed, limit_s, memory_text, moment, short_elapsed
 from lbd.text.job_phrases import LAUNCHER
 
 ROW = {
@@ -249,6 +249,13 @@ def test_a_script_needs_an_interpreter():
 )  # fmt: skip
 def test_time_limits(text, seconds):
     assert limit_s(text) == seconds
+
+
+def test_a_job_that_waits_for_its_time_has_that_as_its_start():
+    given = Job({**ROW, "state": "pending", "started": None, "begin": 1e9})
+    shown = dict(scontrol.described(given, given))
+    assert shown["StartTime"] == moment(1e9, "")
+    assert dict(scontrol.described(JOB, given))["StartTime"] == moment(160.0, "")
 
 
 def test_times_and_sizes():

@@ -7,6 +7,11 @@ from lbd.text.spelling import nearest
 NAMES = ("status", "stats", "advise", "drain", "undrain")
 
 
+def test_the_dashes_of_options_do_not_make_them_alike():
+    assert nearest("--mem", ("--name", "--timeout", "--begin")) == ""
+    assert nearest("--nmae", ("--name", "--timeout", "--begin")) == "--name"
+
+
 @pytest.mark.parametrize(
     ("word", "near"),
     [("stauts", "status"), ("stast", "stats"), ("STATS", "stats"), ("undrian", "undrain"),

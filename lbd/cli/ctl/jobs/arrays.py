@@ -65,11 +65,18 @@ def add_requeue_options(parser: Parser) -> None:
 def add_update_options(parser: Parser) -> None:
     parser.add_argument("--priority", metavar="N", type=priority, help="higher goes first")
     parser.add_argument("--name", metavar="TEXT", help="its label")
-    parser.add_argument("--timeout", metavar="DUR", type=duration, dest="timeout_s",
+    parser.add_argument("--timeout", metavar="DUR", type=limit, dest="timeout_s",
                         help="its time limit; 0 takes it away")  # fmt: skip
     parser.add_argument("--begin", metavar="TIME", type=begin_time,
                         help="not before 17:30, 2026-12-01T06:00 or +2h; now: at once")  # fmt: skip
     add_ids(parser)
+
+
+def limit(given: str) -> float:
+    try:
+        return duration(given)
+    except argparse.ArgumentTypeError as problem:
+        raise argparse.ArgumentTypeError(f"{problem}; 0 for none") from None
 
 
 def begin_time(given: str) -> float:

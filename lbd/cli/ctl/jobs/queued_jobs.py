@@ -26,11 +26,12 @@ from lbd.console.jobs import ANSWER_S
 from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.errors import ConfigError, LbdError, Unavailable
-from lbd.local.json_socket import AWAY, Refusal
+from lbd.local.json_socket import AWAY, SEVERAL, Refusal
 from lbd.local.write_all import write_all
 from lbd.text.name_patterns import fill_in
 
 FAILED = ("failed", "lost")
+SHOWN_MAX = 1000  # outputs of tasks
 PATIENCE_S = 15.0
 OUTPUTS_S = 600.0  # for those of --fetch, once all jobs have ended
 FOLLOW_S = 0.2
@@ -51,7 +52,7 @@ def add_ids(parser: Parser) -> None:
 
 def add_id(parser: Parser) -> None:
     parser.add_argument(
-        "ids", metavar="ID", nargs=1, help="3, 12_7, last or h1-26; one job or task"
+        "ids", metavar="ID", nargs=1, help="3, 12_7, last or h1-26; one job, array or task"
     )
 
 
@@ -104,26 +105,50 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     check_ids(options.ids)
     if options.failed:
         return logs_of_failed(daemons, options)
-    return show_output(daemons, options.ids, options.attempt, follows=options.follow)
+    try:
+        return show_output(daemons, options.ids, options.attempt, follows=options.follow)
+    except Refusal as problem:
+        if problem.code != SEVERAL:
+            raise
+        if options.follow or options.attempt is not None:
+            raise ConfigError(str(problem)) from None
+    found = tasks_of(daemons, options.ids)
+    begun = [one for one in found if not math.isnan(number(one, "started"))]
+    if len(begun) > SHOWN_MAX:
+        raise ConfigError(f"{len(begun)} tasks have begun, and the outputs of {SHOWN_MAX} are "
+                          "shown at once: name some of them, like 12_[1-100]")  # fmt: skip
+    show_each(daemons, begun)
+    if left := len(found) - len(begun):
+        complain("lbctl", f"{left} of these tasks have not begun" if left > 1 else
+                          "1 of these tasks has not begun")  # fmt: skip
+    return 0
 
 
 def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:
-    """One after the other, under a line with the task's id, as `tail` shows several files."""
     if options.follow or options.attempt is not None:
         raise ConfigError("--failed shows the last attempt of jobs that have ended: no -f, "
                           "no --attempt")  # fmt: skip
-    question: Json = {"op": "queue.jobs", "ids": options.ids, "tasks": True}
-    found = tables(daemons.lbm(question, ANSWER_S), "jobs")
-    failed = [one for one in found if text(one, "state") in FAILED]
+    failed = [one for one in tasks_of(daemons, options.ids) if text(one, "state") in FAILED]
     if not failed:
         complain("lbctl", "none of these jobs has failed")
-    for one in failed:
+    show_each(daemons, failed)
+    return 0
+
+
+def tasks_of(daemons: Daemons, ids: list[str]) -> list[Json]:
+    """In the order of their indexes. Raises LbdError."""
+    question: Json = {"op": "queue.jobs", "ids": ids, "tasks": True}
+    return tables(daemons.lbm(question, ANSWER_S), "jobs")
+
+
+def show_each(daemons: Daemons, found: list[Json]) -> None:
+    """One after the other, under a line with the task's id, as `tail` shows several files."""
+    for one in found:
         where = f" on {host}" if (host := text(one, "host")) else ""
         how = f", exit {status}" if (status := text(one, "exit_status")) else ""
         put(f"==> {text(one, 'id')}: {text(one, 'state')}{where}{how} <==")
         sys.stdout.flush()
         show_output(daemons, [text(one, "id")], None, follows=False)
-    return 0
 
 
 def show_output(daemons: Daemons, ids: list[str], attempt: int | None, *, follows: bool) -> int:

@@ -289,6 +289,7 @@ VERBS = {
     "job": Verb(reading(job), add_job_options),
     "logs": Verb(reading(logs), queued_jobs.add_logs_options, (
         "lbctl logs -f 12                 what job 12 prints, until it has ended",
+        "lbctl logs 12_[3-5]              the outputs of these tasks of array 12, in their order",
         "lbctl logs --failed 12           the outputs of array 12's failed tasks",
         "lbctl logs --daemons h1-26       what the daemons of all hosts did with it, and when",
     )),

@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from lbd.cli import main
+from lbd.cli.lab.program import before_command
 from lbd.lab import lab, record
 from lbd.lab.plan import INSIDE
 
@@ -53,6 +54,24 @@ def test_bad_input_is_one_line(tmp_path, capsys, words, code, says):
     assert err.startswith("lbd lab")
     assert err.count("\n") == 1
     assert not root.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "own", "command"),
+    [
+        ("h1 uname -n", "h1", "uname -n"),
+        ("h1 -- uname -n", "h1", "uname -n"),
+        ("h1 ls -- -n", "h1", "ls -- -n"),
+        ("--dir d h1 uname -n", "--dir d h1", "uname -n"),
+        ("h1 --dir d uname --dir e", "h1 --dir d", "uname --dir e"),
+        ("h1 --dir=d -- --dir=e", "h1 --dir=d", "--dir=e"),
+        ("h1 --help", "h1 --help", ""),
+        ("h1", "h1", ""),
+    ],
+)
+def test_what_follows_the_host_is_the_command(words, own, command):
+    found = before_command(["exec", *words.split()])
+    assert found == (["exec", *own.split()], command.split())
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from lbd.config.schema import Config, HostConfig
 from lbd.keeper.limits.time_limits import KEEPER
-from lbd.lbm.keeper_link import Forked, Spawned, SpawnFailed
+from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
 from lbd.lbm.queue import notifications
 from lbd.lbm.queue.notifications import Notifications
 from lbd.net.gen import dispatch_pb2 as pb
@@ -74,7 +74,8 @@ class Queue:
 class AsUser:
     """Notes who has begun; the first start meets `troubles`, one after the other."""
 
-    def __init__(self, *troubles):
+    def __init__(self, *troubles, status=0):
+        self.status = status
         self.begun = asyncio.Queue()
         self.troubles = list(troubles)
 
@@ -84,7 +85,7 @@ class AsUser:
         self.begun.put_nowait((uid, order.environment[b"LBD_JOB_ID"].decode()))
         spawned = Spawned(lambda _: None)
         spawned.begun.set_result(Forked(1, ""))
-        spawned.exited.set_result(None)
+        spawned.exited.set_result(ProcessExit(self.status << 8, 0.0, 0.0, 0, False))
         return spawned
 
 
@@ -164,6 +165,15 @@ async def test_what_passes_loses_no_notification_and_ends_nobody(tmp_path, troub
     async with running(tmp_path, queue, as_user, ONE, OTHER):
         queue.end(1, 2)
         assert {await as_user.begun.get() for _ in range(2)} == {(ONE, "1"), (OTHER, "2")}
+
+
+async def test_a_line_that_fails_is_in_the_log_of_its_job(tmp_path, caplog):
+    queue, as_user = Queue({1: 1}), AsUser(status=3)
+    async with running(tmp_path, queue, as_user, ONE):
+        queue.end(1)
+        await until(lambda: "--notify: it ended with exit status 3" in caplog.text)
+    (said,) = [one for one in caplog.records if "exit status 3" in one.getMessage()]
+    assert said.levelname == "WARNING"
 
 
 async def test_what_cannot_be_run_is_given_up(tmp_path):

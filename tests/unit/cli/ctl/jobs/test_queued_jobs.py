@@ -1,6 +1,7 @@
 """`lbctl`'s commands on the queue, against canned answers: what they refuse, and when they end."""
 
 import base64
+import contextlib
 import json
 import math
 import time
@@ -10,7 +11,11 @@ import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl.jobs import queued_jobs
+from lbd.console.figures import Clock
+from lbd.console.job_details import detail_lines
 from lbd.console.jobs import ANSWER_S
+from lbd.local.json_socket import SEVERAL
+from lbd.text.job_phrases import LAUNCHER
 from tests.unit.cli.canned import JOB
 
 AWAY = {"ok": False, "error": "the dispatcher on h1 cannot be reached", "code": "unavailable"}
@@ -288,6 +293,48 @@ def test_of_an_array_the_outputs_of_its_failed_tasks_are_shown(daemon, capfdbina
     )
     assert lbm.asked[0]["tasks"] is True
     assert lbctl.main(["logs", "--failed", "-f", "5"]) == 2
+
+
+def test_the_outputs_of_an_array_are_shown_one_after_the_other(daemon, capfdbinary, monkeypatch):
+    tasks = [{**JOB, "id": f"5_{index}", "state": "done"} for index in (1, 2)]
+    tasks.append({**JOB, "id": "5_3", "state": "pending", "started": None})
+    several = {"ok": False, "error": "5 is an array", "code": SEVERAL}
+
+    def output(question):
+        (name,) = question["ids"]
+        if name == "5":
+            return several
+        again = question["at"] == [1, 0]
+        data = [base64.b64encode(f"that of {name}\n".encode()).decode()]
+        return {"ok": True, "attempt": 1, "at": [1, 0], "data": [] if again else data}
+
+    daemon("lbm", **{"queue.logs": output, "queue.jobs": {"ok": True, "jobs": tasks}})
+    assert lbctl.main(["logs", "5"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert out.decode().splitlines()[1::2] == ["that of 5_1", "that of 5_2"]
+    assert err == b"lbctl: 1 of these tasks has not begun\n"
+    assert lbctl.main(["logs", "-f", "5"]) == 2
+    monkeypatch.setattr(queued_jobs, "SHOWN_MAX", 1)
+    assert lbctl.main(["logs", "5"]) == 2
+    assert b"2 tasks have begun" in capfdbinary.readouterr().err
+
+
+def test_the_command_line_of_sbatch_is_not_shown_and_no_output_of_a_job_that_never_ran():
+    job = {**JOB, "state": "failed", "started": None, "may_restart": True,
+           "command": [*LAUNCHER, "c.sh", "1"]}  # fmt: skip
+    lines = detail_lines(job, Clock(2000.0, utc=True))
+    assert lines[0] == "command  c.sh 1"
+    assert not [line for line in lines if line.startswith("output")]
+    kept = detail_lines({**job, "started": 5.0, "notify": "exit 3"}, Clock(2000.0, utc=True))
+    assert [line for line in kept if line.startswith(("output", "notify"))] == [
+        f"output   kept: lbctl logs {JOB['id']}", "notify   exit 3",
+    ]  # fmt: skip
+
+
+def test_a_time_limit_may_be_taken_away_and_that_is_said(capsys):
+    with contextlib.suppress(SystemExit):
+        lbctl.main(["update", "3", "--timeout", "none"])
+    assert "1d; 0 for none" in capsys.readouterr().err
 
 
 def test_following_a_job_says_once_why_it_has_not_begun(daemon, capsys):
