@@ -21,6 +21,9 @@ from lbd.text.one_line import one_line
 ID_CHARS_MAX = 128
 LINE_CHARS_MAX = 500
 KEPT_LINES, KEPT_CHARS, KEPT_S = 4000, 1 << 20, 7 * 86400.0
+# Beyond these, until the oldest are dropped together: their memory is in no cache any more, so that
+# one for each new one cost more than all else of a line.
+MORE_LINES, MORE_CHARS = 500, 1 << 16
 STEP_CHARS = 40  # as a line has beside what differs
 SHOWN_LINES, SHOWN_CHARS = 1000, 1 << 16  # of one job, in one answer
 LEVELS = {
@@ -76,32 +79,37 @@ class RecentLines:
     def __init__(
         self, lines: int = KEPT_LINES, chars: int = KEPT_CHARS, age_s: float = KEPT_S
     ) -> None:
-        self._kept: deque[Line | Step] = deque(maxlen=lines)
+        self._kept: deque[Line | Step] = deque()
         self._chars, self._chars_max, self._age_s = 0, chars, age_s
+        self._lines_max = lines
         self._lock = threading.Lock()
 
     def add(self, line: Line | Step) -> None:
         with self._lock:
-            if len(self._kept) == self._kept.maxlen:
-                self._drop_first()
             self._kept.append(line)
             self._chars += line.size
-            while self._chars > self._chars_max or (
-                self._kept and self._kept[0].unix_s < line.unix_s - self._age_s
-            ):
-                self._drop_first()
+            lines, chars = len(self._kept) - self._lines_max, self._chars - self._chars_max
+            if lines > MORE_LINES or chars > MORE_CHARS:
+                self._drop_oldest()
 
     def of(self, job: str, unix_s: float) -> tuple[list[Line], bool]:
         """The last ones about a job, the oldest first; and whether there are older ones."""
         with self._lock:
+            self._drop_oldest()
             kept = list(self._kept)
         since = unix_s - self._age_s
         found = [line.line() for line in kept if line.unix_s >= since and concerns(line.job, job)]
         shown, is_cut = newest(found)
         return [one._replace(text=one_line(one.text, LINE_CHARS_MAX)) for one in shown], is_cut
 
-    def _drop_first(self) -> None:
-        self._chars -= self._kept.popleft().size
+    def _drop_oldest(self) -> None:
+        kept = self._kept
+        while kept and (
+            len(kept) > self._lines_max
+            or self._chars > self._chars_max
+            or kept[0].unix_s < kept[-1].unix_s - self._age_s
+        ):
+            self._chars -= kept.popleft().size
 
 
 def newest(lines: Sequence[Line]) -> tuple[list[Line], bool]:

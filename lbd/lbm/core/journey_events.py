@@ -424,3 +424,7 @@ Action = (
     | Fetch | Forward | LetGo | RunHere | Away | Finish | RecordEnd | BegunHere | BeginAgain | Warn
     | Charge | Discharge | Lacks | Trouble | Learn | Measured
 )  # fmt: skip
+# Those that are answered.
+ANSWERED: frozenset[type] = frozenset((
+    Look, AskSlots, AskLim, WaitForRoom, TakeTurn, TakeNeeds, Start, AwaitAnswer, Follow, Fetch,
+))  # fmt: skip

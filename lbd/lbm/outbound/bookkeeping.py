@@ -73,22 +73,24 @@ class Bookkeeping:
         """Passes over what is not to be noted."""
         home, job = self._home, self.job
         match action:
-            case e.BegunHere(host, reason, wrong=wrong):
-                job.start(host, reason, time.time())
-                job.wrong = wrong
+            case e.Finish() | e.LetGo():  # as most commands have them; so with what follows
+                pass
             case e.RecordEnd(state, status, cpu_s, reason):
                 home.jobs.end(job.id, state, time.time(), status, cpu_s, reason)
                 home.room.made()
-            case e.GiveNeedsBack():
-                home.own_needs.free(job.id)
-            case e.Charge(question):
-                home.notes.placed(job.id, partial(self.in_json, question))
             case e.Discharge(host, charged):
                 home.notes.ended(job.id, host, charged=charged)
-            case e.Learn(cpu_s, cause, peak_bytes):
-                home.eligible.ran_there(job.uid, self._key, cpu_s, cause, peak_bytes)
+            case e.BegunHere(host, reason, wrong=wrong):
+                job.start(host, reason, time.time())
+                job.wrong = wrong
             case e.RunHere(reason, pinned=pinned):
                 self._runs_here(reason, pinned=pinned)
+            case e.Learn(cpu_s, cause, peak_bytes):
+                home.eligible.ran_there(job.uid, self._key, cpu_s, cause, peak_bytes)
+            case e.Charge(question):
+                home.notes.placed(job.id, partial(self.in_json, question))
+            case e.GiveNeedsBack():
+                home.own_needs.free(job.id)
             case e.Away():
                 home.jobs.running.pop(job.id, None)
             case e.BeginAgain(reason):

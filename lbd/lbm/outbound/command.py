@@ -103,7 +103,9 @@ class Command:
         """What came of the last of them; None: nothing more is to come."""
         try:
             for action in actions:
-                if (answer := await self._answer(action)) is not None:
+                if type(action) not in e.ANSWERED:
+                    self._do(action)
+                elif (answer := await self._answer(action)) is not None:
                     return answer
         except LostContact as problem:
             return e.ContactLost(str(problem))
@@ -147,7 +149,6 @@ class Command:
                 return await self.remote.follow(keep=keep)
             case e.Fetch(status) if self.remote is not None:
                 return await self.remote.fetch(status)
-        self._do(action)
         return None
 
     def _take_needs(self) -> e.NeedsTaken:

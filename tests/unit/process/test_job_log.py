@@ -2,11 +2,22 @@
 
 import logging
 from enum import Enum
+from itertools import pairwise
 
 import pytest
 
 from lbd.lbm.core.execution_events import NotStarted
-from lbd.process.job_log import SHOWN_LINES, JobLog, Line, RecentLines, concerns, newest, text_of
+from lbd.process.job_log import (
+    MORE_CHARS,
+    MORE_LINES,
+    SHOWN_LINES,
+    JobLog,
+    Line,
+    RecentLines,
+    concerns,
+    newest,
+    text_of,
+)
 
 
 def line(number, job="7", text="", unix_s=0.0):
@@ -43,6 +54,19 @@ def test_only_the_last_lines_are_kept():
     for number in range(5):
         recent.add(line(number))
     assert texts(recent) == ["2", "3", "4"]
+
+
+def test_the_oldest_are_dropped_together_and_what_is_held_is_bounded():
+    recent = RecentLines(lines=3, chars=1000)
+    held = []
+    for number in range(5000):
+        recent.add(line(number % 10))
+        held.append(len(recent._kept))
+    assert max(held) == 3 + MORE_LINES
+    assert sum(before > after for before, after in pairwise(held)) < 5000 / MORE_LINES
+    for _ in range(50):
+        recent.add(line(0, text="x" * 5000))
+    assert recent._chars <= 1000 + MORE_CHARS
 
 
 def test_long_lines_leave_room_for_fewer():

@@ -1,6 +1,7 @@
 """A command's way out: what follows from what, as tables."""
 
 import dataclasses
+from typing import get_args
 
 import pytest
 
@@ -375,3 +376,9 @@ def test_files_taken_along_are_no_advice_where_a_directory_may_not_be_entered():
     assert NO_DIRECTORY.advice.endswith("; --send and --fetch take files along")
     closed = e.Refused("h2: /root: Permission denied", "chdir", errno=13)
     assert closed.advice == closed.reason
+
+
+def test_what_is_said_of_answers_holds():
+    """Who carries out an action goes by the list, who reads about it by its docstring."""
+    said = {one for one in get_args(e.Action) if "nswered " in (one.__doc__ or "")}
+    assert said == e.ANSWERED
