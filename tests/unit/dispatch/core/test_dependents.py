@@ -382,3 +382,19 @@ def test_who_waits_learns_of_what_decides_it_whatever_ends_first(waiting, order,
     assert left == ({}, {}, {}, {})
     assert not dependents._of_user
     assert not dependents._of_origin
+
+
+def test_who_is_cancelled_as_it_waits_waits_no_longer():
+    life, rng = Lifecycle(make("fcfs", ()), Terms()), Random(1)
+    life.submitted([QueuedJob(JobId("1"))], 0.0, rng)
+    waits = Waits((Condition(OK, 1, 1, "1"),), begin=50.0)
+    life.submitted_early([(QueuedJob(JobId("2")), waits)], 0.0, rng)
+    life.kill(JobId("2"), 0, 0.0, rng)
+    assert not life.dependents.waits
+    assert life.tick(60.0, rng) == []
+
+
+def test_who_waits_for_a_time_joins_the_queue_when_it_has_come():
+    life, rng = Lifecycle(make("fcfs", ()), Terms()), Random(1)
+    life.submitted_early([(QueuedJob(JobId("1")), Waits((), begin=50.0))], 0.0, rng)
+    assert [life.tick(at_s, rng) for at_s in (49.0, 50.0)] == [[], [Met(JobId("1"))]]

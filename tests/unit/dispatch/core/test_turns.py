@@ -328,3 +328,11 @@ def test_whose_turn_it_is_whatever_has_happened(steps, rules, interleave):
 )
 def test_who_wants_little_gets_it_and_the_rest_is_shared_evenly(wants, room, share):
     assert even_share(wants, room) == share
+
+
+def test_names_that_were_looked_at_are_not_remembered_without_end(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.shares.NAMES_KNOWN", 5)
+    shares = Shares(Rules(name_jobs=(("x*", 2),)))
+    for number in range(40):
+        assert (shares.name_limit(f"x{number}"), shares.name_limit(f"y{number}")) == (2, 0)
+    assert len(shares._limits) <= 5

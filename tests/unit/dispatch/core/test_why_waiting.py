@@ -12,6 +12,7 @@ from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.decision import Head, Hold
 from lbd.dispatch.core.malleable.heads import Asked
 from lbd.dispatch.core.records import Cause, Ending
+from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.core.why_waiting import (
     _short,
     out_of_contact,
@@ -24,8 +25,8 @@ from lbd.model import Closed, Facts, HostId, JobId, Needs
 DICE = Random(1)
 
 
-def table(*hosts):
-    life = Lifecycle(make("fcfs", ()), Terms())
+def table(*hosts, **rules):
+    life = Lifecycle(make("fcfs", ()), Terms(), Rules(**rules))
     for host in hosts:
         life.host_is(HostSlots(HostId(host), 1), 0.0, DICE)
     return life
@@ -263,3 +264,10 @@ def test_hosts_that_are_set_aside_are_named():
     submit(life, "3")
     said = "no host takes jobs: 1 host drained, set aside after failures: h1"
     assert reason(life, "3") == said
+
+
+def test_a_job_whose_user_has_the_most_there_may_be_says_so():
+    life = table("h1", "h2", user_slots=1)
+    for name in ("1", "2"):
+        submit(life, name, user="ann")
+    assert reason(life, "2") == "jobs of ann hold 1 slot; 1 is the most for a user"
