@@ -169,6 +169,39 @@ async def test_long_messages_are_no_flood(port, monkeypatch, caplog):
     assert not caplog.messages
 
 
+async def test_nobody_has_bytes_to_spare_by_messages_that_are_compressed(port):
+    """15 KB that unpack to 15 MB counted as messages of 15 MB, and frames as many bytes as no
+    flood."""
+    trust = transport.Plain("h3", KEY)
+    target, gzip = f"127.0.0.1:{port}", grpc.Compression.Gzip
+    async with grpc.aio.insecure_channel(target, compression=gzip) as channel:
+        echo = channel.unary_unary(METHOD)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await echo(bytes(1 << 19), metadata=trust.metadata, timeout=60)
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_no_answer_that_is_compressed_is_read():
+    """Of a host that was taken over."""
+
+    async def answer(_request, _context):
+        return bytes(1 << 19)
+
+    handlers = {"Echo": grpc.unary_unary_rpc_method_handler(answer)}
+    server = grpc.aio.server(compression=grpc.Compression.Gzip)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.S", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    peers = transport.Peers(transport.Plain("h3", KEY), OPTIONS)
+    try:
+        echo = peers.channel("h1", f"127.0.0.1:{port}").unary_unary(METHOD)
+        with pytest.raises(grpc.aio.AioRpcError):
+            assert len(await echo(b"x", timeout=60)) == 0
+    finally:
+        await peers.close()
+        await server.stop(None)
+
+
 @pytest.mark.parametrize("kind", ENDINGS)
 async def test_who_floods_is_kept_away_and_others_are_heard(port, kind, monkeypatch, caplog):
     """Twenty connections kept all other hosts from a port for as long as they liked."""
