@@ -5,6 +5,7 @@ import contextlib
 import socket
 import struct
 import threading
+from collections import Counter
 
 import grpc
 import grpc.aio
@@ -12,7 +13,7 @@ import pytest
 
 from lbd.net import call_floods, call_watch, transport
 from lbd.net.call_floods import ANY_PORT
-from lbd.net.call_watch import place_of
+from lbd.net.call_watch import CallWatch, place_of
 from tests.unit.net.raw_http2 import (
     ACK,
     DATA,
@@ -154,6 +155,20 @@ async def test_whose_frames_are_no_calls_is_kept_away_too(port, kind, monkeypatc
     await asyncio.to_thread(thread.join, 60)
     is_over.set()
     assert f"too many calls or frames to port {port} from {FLOODER}: " in caplog.text
+
+
+@pytest.mark.parametrize("sizes", [(10, 10, 10), (15, 30, 45, 60)])
+async def test_whose_connections_come_and_go_is_looked_at(port, sizes, monkeypatch):
+    """What is there of them at each look was as much as at the last, or little more."""
+    monkeypatch.setattr(call_watch, "BUSY", 0.0)
+    monkeypatch.setattr(call_watch, "begun_calls", lambda: 0)
+    received = {(FLOODER, number): size << 20 for number, size in enumerate(sizes, 1)}
+    there = iter([{}, *({place: size} for place, size in received.items())])
+    server = grpc.aio.server()
+    watch = CallWatch(server, ("127.0.0.1", port), Counter(), Counter())
+    monkeypatch.setattr(watch, "_received", lambda: next(there))
+    looks = [watch._are_many_left(float(at)) for at in range(len(sizes) + 1)]
+    assert looks == [False, *(True for _ in sizes)]
 
 
 async def test_long_messages_are_no_flood(port, monkeypatch, caplog):
