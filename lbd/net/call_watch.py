@@ -35,6 +35,7 @@ OPTION = ("grpc.enable_channelz", 1)
 LOOK_S = 1.0
 BUSY = 0.1  # of a processor; less is no flood
 MANY = 500  # calls left since the last look
+MANY_NEW = 50  # while connections are new: of those that come and go only the last is seen
 CLOSE_LOOK_S = 0.1
 AWAY_LOOK_S = 0.005  # a TLS handshake takes about as long
 SPENT = 0.1  # of the time by looks, at most
@@ -60,7 +61,8 @@ class CallWatch:
         self._taken, self._read_bytes = taken, read_bytes
         self._floods = CallFloods()
         self._left = 0
-        self._frames_bytes = 0
+        self._had: dict[Place, int] = {}  # received at the last look
+        self._had_read = 0
         self._looked_s = time.monotonic()
         self._cpu_s = time.process_time()
         self._keeps_away = False
@@ -89,10 +91,13 @@ class CallWatch:
         if busy < BUSY and len(self._taken) < PEERS_MAX:
             return False
         before, self._left = self._left, begun_calls() - self._taken.total()
-        frames_bytes = sum(self._received().values()) - self._read_bytes.total()
-        had_bytes, self._frames_bytes = self._frames_bytes, frames_bytes
-        grown = self._left - before + (frames_bytes - had_bytes) // FRAMES_BYTES
-        return grown > MANY or len(self._taken) >= PEERS_MAX
+        had, self._had = self._had, self._received()
+        had_read, self._had_read = self._had_read, self._read_bytes.total()
+        # Not of the totals: whose connections come and go would have nothing by that.
+        come = sum(received - had.get(place, 0) for place, received in self._had.items())
+        grown = self._left - before + (come - (self._had_read - had_read)) // FRAMES_BYTES
+        many = MANY if self._had.keys() <= had.keys() else MANY_NEW
+        return grown > many or len(self._taken) >= PEERS_MAX
 
     def _received(self) -> dict[Place, int]:
         """Bytes, by connection."""
@@ -103,7 +108,7 @@ class CallWatch:
         begun, received = dict(begun_by_peer(self._port)), self._received()
         for peer in self._taken.keys() - begun.keys():
             self._left += self._taken.pop(peer)
-            self._read_bytes.pop(peer, None)
+            self._had_read -= self._read_bytes.pop(peer, 0)
         left = {}
         for peer, calls in begun.items():
             place = place_of(peer)

@@ -118,6 +118,9 @@ def options(max_message_bytes: int, silence_s: float) -> Options:
         # gRPC lets a fast sender have 128 MiB each. It learns the speed by a ping after
         # messages, which costs half as much as a short message does.
         ("grpc.http2.bdp_probe", 0),
+        # No host of ours compresses. To CallWatch a message would explain as many bytes as it
+        # unpacks to, a thousand times those that have come; and gRPC 1.66 unpacks it without limit.
+        ("grpc.compression_enabled_algorithms_bitset", 1),
         ("grpc.max_concurrent_streams", CALLS_MAX),  # of one connection; more wait at their end
         ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),

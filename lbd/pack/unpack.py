@@ -8,6 +8,7 @@ is killed on the way.
 import ctypes
 import errno
 import os
+from itertools import dropwhile
 from typing import BinaryIO
 
 from lbd.pack.clear import clear_away
@@ -104,8 +105,14 @@ class Fetching:
 
 
 def stays_inside(link: bytes, target: bytes) -> bool:
-    """Whether a symbolic link at this path of the working directory points into it."""
+    """Whether a symbolic link at this path of the working directory points into it.
+
+    Behind a name ".." is refused: the name may be another link, whose end has another parent.
+    """
     if target.startswith(b"/") or not target:
+        return False
+    steps = [step for step in target.split(b"/") if step not in (b"", b".")]
+    if b".." in dropwhile(b"..".__eq__, steps):
         return False
     end = os.path.normpath(os.path.join(os.path.dirname(link), target))
     return end != b".." and not end.startswith(b"../")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import grpc
@@ -12,6 +13,7 @@ from lbd.errors import Unavailable
 from lbd.lbm.inbound.checked_request import QUEUED_ID
 from lbd.lbm.queue.other_spools import OtherSpools
 from lbd.lbm.queue.spool import Spool
+from lbd.lbm.queue.spool_room import shortage_of
 from lbd.lbm.staging.pack_store import PackStore
 from lbd.net.gen import dispatch_pb2 as pb
 
@@ -45,7 +47,7 @@ async def receive_pack(
                 size += len(data)
                 if size > limit_bytes:
                     raise Unavailable(f"more than {limits.max_bytes} bytes (stage.max_bytes)")
-                await asyncio.to_thread(file.write, data)
+                await asyncio.to_thread(write, file, data, directory)
                 deadline.reschedule((deadline.when() or 0.0) + len(data) / SLOWEST_BYTES_PER_S)
         file.flush()
         file.seek(0)
@@ -56,6 +58,14 @@ async def receive_pack(
         file.close()
         raise
     return file
+
+
+def write(file: BinaryIO, data: bytes, directory: str) -> None:
+    """The last of the disk is for the jobs that are there. Raises Unavailable, OSError."""
+    short = shortage_of(Path(directory))
+    if short.wanted_bytes and short.room_bytes < len(data):
+        raise Unavailable(f"the disk of {directory} has no room for them")
+    file.write(data)
 
 
 async def serve_files(

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import struct
 import threading
+from collections import Counter
 
 import grpc
 import grpc.aio
@@ -12,7 +13,7 @@ import pytest
 
 from lbd.net import call_floods, call_watch, transport
 from lbd.net.call_floods import ANY_PORT
-from lbd.net.call_watch import place_of
+from lbd.net.call_watch import CallWatch, place_of
 from tests.unit.net.raw_http2 import (
     ACK,
     DATA,
@@ -156,6 +157,20 @@ async def test_whose_frames_are_no_calls_is_kept_away_too(port, kind, monkeypatc
     assert f"too many calls or frames to port {port} from {FLOODER}: " in caplog.text
 
 
+@pytest.mark.parametrize("sizes", [(10, 10, 10), (15, 30, 45, 60)])
+async def test_whose_connections_come_and_go_is_looked_at(port, sizes, monkeypatch):
+    """What is there of them at each look was as much as at the last, or little more."""
+    monkeypatch.setattr(call_watch, "BUSY", 0.0)
+    monkeypatch.setattr(call_watch, "begun_calls", lambda: 0)
+    received = {(FLOODER, number): size << 20 for number, size in enumerate(sizes, 1)}
+    there = iter([{}, *({place: size} for place, size in received.items())])
+    server = grpc.aio.server()
+    watch = CallWatch(server, ("127.0.0.1", port), Counter(), Counter())
+    monkeypatch.setattr(watch, "_received", lambda: next(there))
+    looks = [watch._are_many_left(float(at)) for at in range(len(sizes) + 1)]
+    assert looks == [False, *(True for _ in sizes)]
+
+
 async def test_long_messages_are_no_flood(port, monkeypatch, caplog):
     """However many come."""
     monkeypatch.setattr(call_watch, "FRAMES_BYTES", 1 << 7)
@@ -167,6 +182,39 @@ async def test_long_messages_are_no_flood(port, monkeypatch, caplog):
         assert await echo(message, metadata=peers.metadata) == message
     await peers.close()
     assert not caplog.messages
+
+
+async def test_nobody_has_bytes_to_spare_by_messages_that_are_compressed(port):
+    """15 KB that unpack to 15 MB counted as messages of 15 MB, and frames as many bytes as no
+    flood."""
+    trust = transport.Plain("h3", KEY)
+    target, gzip = f"127.0.0.1:{port}", grpc.Compression.Gzip
+    async with grpc.aio.insecure_channel(target, compression=gzip) as channel:
+        echo = channel.unary_unary(METHOD)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await echo(bytes(1 << 19), metadata=trust.metadata, timeout=60)
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_no_answer_that_is_compressed_is_read():
+    """Of a host that was taken over."""
+
+    async def answer(_request, _context):
+        return bytes(1 << 19)
+
+    handlers = {"Echo": grpc.unary_unary_rpc_method_handler(answer)}
+    server = grpc.aio.server(compression=grpc.Compression.Gzip)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.S", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    peers = transport.Peers(transport.Plain("h3", KEY), OPTIONS)
+    try:
+        echo = peers.channel("h1", f"127.0.0.1:{port}").unary_unary(METHOD)
+        with pytest.raises(grpc.aio.AioRpcError):
+            assert len(await echo(b"x", timeout=60)) == 0
+    finally:
+        await peers.close()
+        await server.stop(None)
 
 
 @pytest.mark.parametrize("kind", ENDINGS)

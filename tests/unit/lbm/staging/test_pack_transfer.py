@@ -6,6 +6,7 @@ import pytest
 
 from lbd.config.schema import StageConfig
 from lbd.errors import Unavailable
+from lbd.lbm.queue.spool_room import Shortage
 from lbd.lbm.staging import pack_transfer
 from lbd.lbm.staging.pack_transfer import SLOWEST_BYTES_PER_S, receive_pack
 from lbd.net.gen import dispatch_pb2 as pb
@@ -42,3 +43,19 @@ async def test_who_sends_much_may_take_longer(tmp_path, monkeypatch):
     client = Client(much, b"x", pause_s=0.6)
     with await received(client, tmp_path) as file:
         assert len(file.read()) == len(much) + 1
+
+
+async def test_the_last_of_the_disk_is_for_the_jobs_that_are_there(tmp_path, monkeypatch):
+    """A host that sends a gibibyte for each user's job fills it for nobody."""
+    free_bytes = iter((900, 600, 300))
+    disk = lambda _root: Shortage(1000 - next(free_bytes), 0, wanted_bytes=1000)  # noqa: E731
+    monkeypatch.setattr(pack_transfer, "shortage_of", disk, raising=False)
+    with pytest.raises(Unavailable, match=f"the disk of {tmp_path} has no room for them"):
+        await received(Client(*[bytes(300)] * 4), tmp_path)
+    assert list(free_bytes) == [300]
+
+
+async def test_a_disk_that_does_not_say_how_large_it_is_is_written_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(pack_transfer, "shortage_of", lambda _: Shortage(0, 0), raising=False)
+    with await received(Client(b"x"), tmp_path) as file:
+        assert file.read() == b"x"
