@@ -3,7 +3,7 @@
 import argparse
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from lbd.console.output import DIM, Cell, own_page, print_json
 from lbd.console.output import put as say
 from lbd.console.reply import Json, number, table, text, texts
 from lbd.console.starting import start_of_metrics
+from lbd.doctor.queue_settings import fault_with, queue_base
 from lbd.errors import ConfigError, LbdError
 from lbd.text.spelling import hint
 
@@ -245,6 +246,8 @@ def change(options: argparse.Namespace, path: str | None) -> int:
         config = checked(text, file)
         if section == "resources" and value is not None:
             need_known(key, config)
+        if name.startswith(OF_THE_QUEUE) and value is not None:
+            need_possible(config, Daemons(config).saved(), name)
     except ConfigError as problem:  # without the line: the file has none such
         fault = re.sub(rf"^{re.escape(str(file))}(:\d+)?: ", "", str(problem))
         raise ConfigError(f"{file} is not changed: {fault}") from None
@@ -285,6 +288,13 @@ def need_known(resource: str, config: Config) -> None:
         raise ConfigError(fault)
 
 
+def need_possible(base: Config, saved: Mapping[str, str], name: str, what: str = "") -> None:
+    """Raises ConfigError if the dispatcher could not go by what would be in force for the queue.
+    Taking a setting out (--unset) is never refused: that is the way back."""
+    if fault := fault_with(base, saved, name):
+        raise ConfigError(f"{what}{fault}")
+
+
 def reload(daemons: Daemons) -> bool:
     """Whether an LBM runs that has read it again."""
     if not os.path.exists(daemons.socket("lbm")):
@@ -315,7 +325,9 @@ def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
         raise ConfigError(f"{name}: `lbctl queue` changes it")
     value = None if options.unset else toml_value(options.value)
     if value is not None:
-        shared_text(name, value)
+        saved = {**daemons.saved(), name: shared_text(name, value)}
+        if name.startswith(OF_THE_QUEUE):
+            need_possible(queue_base(daemons), saved, name, "nothing is changed: ")
     reply = daemons.lim({"op": "share", "values": {name: value}}, FORWARD_TIMEOUT_S)
     if options.json:
         print_json({"name": name, "value": value, "in_force": not texts(reply, "missing"), **reply})

@@ -177,6 +177,42 @@ def test_for_the_whole_cluster_it_is_saved_by_the_lim(lbctl, file, daemon):
     assert file.read_text() == before
 
 
+FALLING = "needs cutoffs above 0 that rise: 3600, 60"
+
+
+@pytest.mark.parametrize(
+    ("saved", "words"),
+    [
+        ({}, ("tags.cutoffs_s", "[3600, 60]")),  # also under fcfs: they wait there for tags
+        ({"dispatch.mode": '"tags"'}, ("tags.cutoffs_s", "[3600, 60]")),
+        ({"tags.cutoffs_s": "[3600, 60]"}, ("dispatch.mode", "tags")),
+        ({"tags.cutoffs_s": "[3600, 60]", "dispatch.mode": '"tags"'}, ("dispatch.lease_s", "55")),
+    ],
+)
+@pytest.mark.parametrize("where", [(), ("--cluster",)])
+def test_what_no_dispatcher_could_go_by_is_refused(lbctl, file, daemon, saved, words, where):
+    queue = {"dispatch.host": '"h1"'}
+    lim = daemon("lim", settings={"saved": {**queue, **saved}}, share={})
+    before = file.read_text()
+    assert FALLING in lbctl("set", *words, *where, status=2).err
+    assert file.read_text() == before
+    assert not [one for one in lim.asked if one["op"] == "share"]
+
+
+def test_what_no_dispatcher_can_go_by_is_taken_back(lbctl, file, daemon):
+    saved = {"tags.cutoffs_s": "[3600, 60]", "dispatch.mode": '"tags"'}
+    daemon("lim", settings={"saved": saved}, share={"hosts": 1, "changed": 1, "missing": []})
+    said = lbctl("set", "tags.cutoffs_s", "--unset", "--cluster").out
+    assert "each host's lbd.toml holds again" in said
+
+
+def test_a_host_without_the_dispatcher_judges_by_what_is_set_for_all(lbctl, file, daemon):
+    saved = {"dispatch.host": '"h2"', "dispatch.mode": '"tags"'}
+    file.write_text(file.read_text() + "[tags]\ncutoffs_s = [3600.0, 60.0]\n")
+    daemon("lim", settings={"saved": saved}, share={"hosts": 2, "changed": 2, "missing": []})
+    lbctl("set", "dispatch.lease_s", "55", "--cluster")
+
+
 REVOKED = {"signed_by": "h2", "doubt": "h2, which has signed them, is revoked"}
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lbd.cli.daemons.dispatcher import make_discipline
+from lbd.dispatch.core.configured import make_discipline
 from lbd.config.dispatch import MODES
 from lbd.config.schema import Config, DispatchConfig, TagsConfig
 from lbd.errors import ConfigError
