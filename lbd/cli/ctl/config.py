@@ -13,7 +13,7 @@ from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, algorithm, param, say_missing
 from lbd.cli.ctl.verb import Verb
 from lbd.cli.damaged_config import load_despite_faults
 from lbd.cli.program import Parser
-from lbd.config.cluster import QUEUE, is_shared, overlaid, shared_text
+from lbd.config.cluster import QUEUE, is_shared, overlaid, read, shared_text
 from lbd.config.fields import shown
 from lbd.config.load import (
     Given,
@@ -182,7 +182,8 @@ def in_force(config: Config) -> Iterator[Setting]:
     changed = table(status, "params")
     if algorithm_now := table(status, "cluster").get("algorithm"):
         changed = {**changed, ALGORITHM: algorithm_now}
-    saved, signer = Daemons(config).saved(), Daemons(config).settings_signer()
+    daemons = Daemons(config)
+    saved, trial, signer = daemons.saved(), daemons.on_trial(), daemons.settings_signer()
     signed = f", signed by {signer}" if signer else ""
     queue = {one.name: one.value for one in settings(overlaid(config, saved)[0], Config())}
     for one in settings(config, load_defaults()):
@@ -197,7 +198,8 @@ def in_force(config: Config) -> Iterator[Setting]:
             yield one
         else:
             how = " (lbctl algorithm)" if one.name == ALGORITHM else " (lbctl param)"
-            yield Setting(one.name, value, FOR_ALL + how + signed, one.default)
+            how = f" for a trial{how}" if one.name in trial else how + signed
+            yield Setting(one.name, value, FOR_ALL + how, one.default)
 
 
 def settings(config: Config, defaults: Config) -> Iterator[Setting]:
@@ -253,15 +255,33 @@ def change(options: argparse.Namespace, path: str | None) -> int:
         raise ConfigError(f"{file} is not changed: {fault}") from None
     put(file, text)
     daemons = Daemons(load(path))
-    has_taken_effect = is_reloaded(name) and reload(daemons)
+    overruled = overruled_by(name, value, daemons)
+    has_taken_effect = not overruled and is_reloaded(name) and reload(daemons)
     if options.json:
         print_json({"name": name, "value": value, "file": str(file), "in_force": has_taken_effect})
         return 0
     what = f"{name} = {shown(value)}" if value is not None else f"{name}: as built in"
     runs = any(os.path.exists(daemons.socket(daemon)) for daemon in ("lim", "lbm"))
     later = f"in force {after(name, daemons)}" if runs else "in force when lbd starts here"
-    say(f"{what} ({file}): {'in force' if has_taken_effect else later}")
+    say(f"{what} ({file}): {overruled or ('in force' if has_taken_effect else later)}")
     return 0
+
+
+def overruled_by(name: str, value: object, daemons: Daemons) -> str:
+    """What is set for all hosts instead, and how that is taken back; "" if nothing is."""
+    saved, trial = daemons.saved(), daemons.on_trial()
+    if (given := trial.get(name, saved.get(name))) is None:
+        return ""
+    found = read(given)  # as TOML has it, or a word
+    if value is not None and value in (found, given):
+        return ""
+    if name in trial:
+        back = "algorithm" if name == ALGORITHM else f"param {name}"
+        return f"not in force: {given} is {FOR_ALL} for a trial; `lbctl {back} --reset` ends that"
+    back = "`lbctl queue` changes that" if name in QUEUE else (
+        f"`lbctl config set {name} --unset --cluster` takes that back")  # fmt: skip
+    held = given if found is None else found if isinstance(found, str) else shown(found)
+    return f"not in force: {held} is {FOR_ALL}; {back}"
 
 
 def after(name: str, daemons: Daemons) -> str:

@@ -99,6 +99,47 @@ def test_what_was_changed_for_the_cluster_is_in_force(lbctl, file, daemon):
     }
 
 
+def test_a_trial_is_told_from_what_is_saved(lbctl, file, daemon):
+    params = {"lim.min_gain": 0.5, "lim.probe_limit": 4.0}
+    status = {"cluster": {"algorithm": "THRHLD"}, "params": params}
+    saved = {"lim.algorithm": "LOWEST", "lim.min_gain": "0.5"}
+    trial = {"lim.algorithm": "THRHLD", "lim.probe_limit": "4.0"}
+    daemon("lim", status=status, settings={"saved": saved, "trial": trial, "signed_by": "h2"})
+    found = {one["name"]: one["from"] for one in json.loads(lbctl("show", "lim", "--json").out)}
+    assert found["lim.algorithm"] == "set for all hosts for a trial (lbctl algorithm)"
+    assert found["lim.probe_limit"] == "set for all hosts for a trial (lbctl param)"
+    assert found["lim.min_gain"] == "set for all hosts (lbctl param), signed by h2"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("lim.algorithm", "THRHLD"), "LOWEST is set for all hosts; `lbctl config set "
+         "lim.algorithm --unset --cluster` takes that back"),
+        (("lim.algorithm", "--unset"), "LOWEST is set for all hosts; `lbctl config set "
+         "lim.algorithm --unset --cluster` takes that back"),
+        (("dispatch.mode", "random"), "tags is set for all hosts; `lbctl config set "
+         "dispatch.mode --unset --cluster` takes that back"),
+        (("dispatch.lease_s", "9"), "55 is set for all hosts; `lbctl config set "
+         "dispatch.lease_s --unset --cluster` takes that back"),
+        (("dispatch.host", "h1"), "h2 is set for all hosts; `lbctl queue` changes that"),
+        (("lim.min_gain", "0.3"), "0.5 is set for all hosts for a trial; `lbctl param "
+         "lim.min_gain --reset` ends that"),
+    ],
+)  # fmt: skip
+def test_what_is_set_for_all_hosts_is_said_to_hold_instead(lbctl, file, daemon, words, says):
+    saved = {"lim.algorithm": "LOWEST", "lim.min_gain": "0.2", "dispatch.mode": '"tags"',
+             "dispatch.lease_s": "55", "dispatch.host": '"h2"'}  # fmt: skip
+    daemon("lim", settings={"saved": saved, "trial": {"lim.min_gain": "0.5"}})
+    assert lbctl("set", *words).out.endswith(f"({file}): not in force: {says}\n")
+
+
+def test_the_same_value_as_for_all_hosts_is_not_overruled(lbctl, file, daemon):
+    daemon("lim", settings={"saved": {"lim.algorithm": "LOWEST", "lim.min_gain": "0.2"}})
+    assert "in force after" in lbctl("set", "lim.algorithm", "LOWEST").out
+    assert "in force after" in lbctl("set", "lim.min_gain", "0.2").out
+
+
 def test_a_setting_is_changed_and_taken_out(lbctl, file):
     before = file.read_text()
     assert "in force when lbd starts here" in lbctl("set", "lim.port", "7905").out
