@@ -89,7 +89,8 @@ MAY_IMPORT = {
     "lbd.console": DECIDING | PROCESS | {"lbd.dispatch.core.job_selection"},
     "lbd.doctor": DECIDING
     | NETWORK
-    | {"lbd.console", "lbd.load", "lbd.client", "lbd.dispatch.ledger.database_url"},
+    | {"lbd.console", "lbd.load", "lbd.client", "lbd.dispatch.ledger.database_url"}
+    | {"lbd.dispatch.core.configured", "lbd.dispatch.core.disciplines.registry"},
     "lbd.web": SET | PROCESS | {"lbd.policy", "lbd.trust", "lbd.console", "lbd.doctor"},
     "lbd.cli": DECIDING
     | NETWORK

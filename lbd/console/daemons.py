@@ -33,11 +33,18 @@ class Daemons:
 
     def saved(self) -> dict[str, str]:
         """The settings for all hosts; none from a LIM that is away, or of an older release."""
+        return self._settings("saved")
+
+    def on_trial(self) -> dict[str, str]:
+        """Those that are set and not saved."""
+        return self._settings("trial")
+
+    def _settings(self, which: str) -> dict[str, str]:
         try:
-            saved = table(self.lim({"op": "settings"}), "saved")
+            found = table(self.lim({"op": "settings"}), which)
         except LbdError:
             return {}
-        return {name: str(value) for name, value in saved.items()}
+        return {name: str(value) for name, value in found.items()}
 
     def settings_signer(self) -> str:
         """The host that has signed the settings for all hosts; "" if none has."""

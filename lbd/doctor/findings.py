@@ -20,6 +20,7 @@ from lbd.doctor.checks import (
     peer,
 )
 from lbd.doctor.peers import algorithms, authority, incoming, ports, queue, settings, sharing
+from lbd.doctor.queue_settings import queue_settings
 from lbd.doctor.this_host import host_checks, keeper_state, lbsh_checks
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
@@ -38,6 +39,7 @@ def checks(config: Config) -> Iterator[Check]:
     daemons = Daemons(config)
     yield from check_lim(daemons)
     yield from settings(daemons)
+    yield from queue_settings(daemons)
     yield from check_lbm(daemons)
     yield from check_metrics(daemons)
     yield from lbsh_checks(config)

@@ -1,6 +1,7 @@
 """What `lbctl doctor` looks at of the other hosts, beside whether their LIM answers."""
 
 import os
+import re
 import shlex
 import socket
 from collections import Counter
@@ -113,10 +114,7 @@ def queue(daemons: Daemons) -> Iterator[Check]:
             why = last_words.read(daemons.config.host.runtime_dir, "dispatcher")
             does_not = f"does not run ({why})" if why else "does not run"
             says = f"the one here {does_not}: if {leader} is lost, this host does not take over"
-            fix = f"{START_DISPATCHER}; its log says more"
-            if "dispatch.store" in why:
-                fix = f"set dispatch.store as on {leader}; then {START_DISPATCHER}"
-            yield Check("standby", FAULT, says, fix)
+            yield Check("standby", FAULT, says, dispatcher_fix(why, leader))
     else:
         host = " or ".join(hosts)
         own = daemons.config.host
@@ -124,7 +122,16 @@ def queue(daemons: Daemons) -> Iterator[Check]:
         because = f"; the one here cannot begin: {why}" if why else ""
         says = f"the one on {host} is not reached: lbrun -q and -d are refused{because}"
         fix = f"on {host}, {START_DISPATCHER}; its log says more"
-        yield Check("dispatcher", FAULT, says, fix)
+        yield Check("dispatcher", FAULT, says, dispatcher_fix(why, "") if why else fix)
+
+
+def dispatcher_fix(why: str, leader: str) -> str:
+    """`why`: what it said when it could not begin, "" if it said nothing. `leader`: which can."""
+    if "password" in why:
+        return f"correct the password, in the place that the line names; then {START_DISPATCHER}"
+    if "dispatch.store" in why and leader:
+        return f"set dispatch.store as on {leader}; then {START_DISPATCHER}"
+    return f"{START_DISPATCHER}; its log says more"
 
 
 def answers(path: Path, op: str = "status") -> bool:
@@ -203,7 +210,9 @@ def sharing(daemons: Daemons) -> Iterator[Check]:
     for row in others:
         if why := text(row, "why"):
             name = text(row, "name")
-            yield Check(f"peer {name} commands", WARN, f"takes none from here: {why}", fix_of(why))
+            yield Check(
+                f"peer {name} commands", WARN, f"takes none from here: {why}", fix_of(why, name)
+            )
     if others and all(not text(row, "why") for row in others):
         says = f"{counted(len(others), 'other host')} could run one in {os.fsdecode(directory)}"
         yield Check("commands from here", OK, says)
@@ -213,13 +222,34 @@ def own_name(daemons: Daemons) -> str:
     return daemons.config.host.name
 
 
-def fix_of(why: str) -> str:
+RULE = re.compile(r"\((admission\.[a-z_]+)\)")  # at the end of a refusal
+ACCOUNT = re.compile(r"the account that (.+?) has ")
+UNLOCK = {
+    "is locked": "unlock it (usermod -U {user})",
+    "has expired": "let it last (chage -E -1 {user})",
+    "no login shell": "give it a shell (usermod -s /bin/bash {user})",
+    "may not log in": "wait until logins are allowed again",
+}
+
+
+def fix_of(why: str, host: str) -> str:
+    """`why`: what that host said."""
+    if rule := RULE.search(why):
+        return f"the owner of {host} decides: {rule[1]} in its lbd.toml"
+    if whose := ACCOUNT.match(why):
+        user = shlex.quote(whose[1])
+        do = next((how for words, how in UNLOCK.items() if words in why), "let it log in")
+        return f"on {host}, {do.format(user=user)}, or list it in users.allow"
     if "drained" in why:
         return "`lbctl undrain` it when what it was drained for is done"
     if "director" in why:
         return "mount the same file system there, at the same path; or lbrun --send"
     if "users.allow_root" in why:
         return "as an ordinary user: runuser -u USER -- lbctl doctor"
+    if "users.min_uid" in why:
+        return f"list it in users.allow of the lbd.toml of {host}, if it is to run commands"
+    if "keeper is not root" in why:
+        return f"on {host}, start the daemons as root: `lbd up`, or the package's services"
     if "user" in why:
         return "make the same account there, with the same name"
     if why in (WORDS[Closed.NO_LBM], WORDS[Closed.STARTING]):

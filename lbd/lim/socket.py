@@ -276,7 +276,8 @@ class Operations:
             return await self._change(e.ChangeSettings(None, {}, save=True))
         now = self._state.settings
         return {"counter": now.counter, "author": now.author, "saved": dict(now.saved),
-                "signs": self.sign is not None, "signed_by": now.seal.author, "doubt": self.doubt(),
+                "trial": settings.on_trial(now), "signs": self.sign is not None,
+                "signed_by": now.seal.author, "doubt": self.doubt(),
                 "queue": queue_hosts(now.saved)}  # fmt: skip
 
     async def _share(self, request: Json, caller: Caller) -> Json:

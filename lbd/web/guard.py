@@ -15,7 +15,8 @@ HEADERS = {
     "content-security-policy": CONTENT_POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    # "no-referrer" would have browsers send the page's own forms with `Origin: null`.
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
@@ -34,12 +35,20 @@ def why_refused(scope: Scope, hosts: Collection[str]) -> tuple[int, str] | None:
         return 414, "too long an address"
     if not scope["query_string"].isascii():
         return 400, "not an address: what is not ASCII is written as %XX"
-    if scope["method"] == "POST" and headers.get("sec-fetch-site", "none") in FOREIGN:
-        return 403, "that came from another site's page"
-    origin = headers.get("origin")
-    if scope["method"] == "POST" and origin is not None and not is_own(origin, hosts):
+    if scope["method"] == "POST" and is_foreign(headers, hosts):
         return 403, "that came from another site's page"
     return None
+
+
+def is_foreign(headers: Headers, hosts: Collection[str]) -> bool:
+    """Whether another site's page made this form. A browser may keep the origin to itself (`null`),
+    and says by `Sec-Fetch-Site`, which no page can set, whether it is ours."""
+    site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
+    if site in FOREIGN:
+        return True
+    if origin == "null":
+        return site != "same-origin"
+    return origin is not None and not is_own(origin, hosts)
 
 
 def is_own(origin: str, hosts: Collection[str]) -> bool:

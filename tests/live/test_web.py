@@ -263,3 +263,63 @@ def test_in_a_real_browser(queued, page, chromium, width, theme):
     shown.get_by_role("button", name="Go on").wait_for()
     assert complaints == []
     context.close()
+
+
+@pytest.fixture
+def tab(queued, chromium):
+    """A signed-in one."""
+    context = chromium.new_context()
+    shown = context.new_page()
+    shown.goto(queued.lbctl_json("h1", "web", "login")["url"])
+    yield shown
+    context.close()
+
+
+def press(tab, name):
+    """The button of that name. Returns the status of the page that follows."""
+    with tab.expect_navigation() as navigation:
+        tab.get_by_role("button", name=name).click()
+    return navigation.value.status
+
+
+def test_a_real_browser_may_use_every_button(queued, page, tab):
+    """Browsers say of each form which page it is of: what they send counts as this site's."""
+    later = ("lbrun", "-d", "--begin", "+1h", "--name", "later", "true")
+    name = queued.run("h1", *later, check=True).stdout.strip()
+    try:
+        tab.goto(f"{page}jobs")
+        tab.get_by_label("Name").fill("later")
+        assert press(tab, "Show") == 200
+        tab.get_by_role("link", name=name, exact=True).click()
+        assert press(tab, "Hold") == 200
+        assert queued.lbctl_json("h1", "job", name)["reason"].startswith("held")
+        assert press(tab, "Release") == 200
+        assert not queued.lbctl_json("h1", "job", name)["reason"].startswith("held")
+        assert press(tab, "End it") == 200
+        assert queued.lbctl_json("h1", "job", name)["state"] == "cancelled"
+        tab.goto(f"{page}hosts/h2")
+        assert press(tab, "Drain") == 200
+        assert queued.states("h1")["h2"] == "drained"
+        assert press(tab, "Undrain") == 200
+        assert queued.states("h1")["h2"] != "drained"
+        tab.goto(f"{page}why")
+        tab.get_by_label("Wanted host").fill("h2")
+        assert press(tab, "Ask") == 200
+        assert press(tab, "Sign out") == 200
+        assert tab.get_by_text("not signed in").is_visible()
+    finally:
+        queued.run("h1", "lbctl", "kill", name)
+        queued.run("h1", "lbctl", "undrain", "h2")
+
+
+def test_another_sites_form_is_refused_also_from_a_real_browser(queued, page, tab):
+    """The session's cookie and token known to it, the form is refused for where it is from."""
+    token = tab.locator("input[name=csrf]").first.get_attribute("value")
+    field = f'<input name="csrf" value="{token}">'
+    form = f'<form method="post" action="{page}hosts/h2/drain">{field}<button>Go</button></form>'
+    tab.route("http://elsewhere.example/", lambda route: route.fulfill(
+        body=form, content_type="text/html"))  # fmt: skip
+    tab.goto("http://elsewhere.example/")
+    assert press(tab, "Go") == 403
+    assert "another site's page" in tab.content()
+    assert queued.states("h1")["h2"] != "drained"

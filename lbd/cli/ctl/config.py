@@ -3,7 +3,7 @@
 import argparse
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, algorithm, param, say_missing
 from lbd.cli.ctl.verb import Verb
 from lbd.cli.damaged_config import load_despite_faults
 from lbd.cli.program import Parser
-from lbd.config.cluster import QUEUE, is_shared, overlaid, shared_text
+from lbd.config.cluster import QUEUE, is_shared, overlaid, read, shared_text
 from lbd.config.fields import shown
 from lbd.config.load import (
     Given,
@@ -33,6 +33,7 @@ from lbd.console.output import DIM, Cell, own_page, print_json
 from lbd.console.output import put as say
 from lbd.console.reply import Json, number, table, text, texts
 from lbd.console.starting import start_of_metrics
+from lbd.doctor.queue_settings import fault_with, queue_base
 from lbd.errors import ConfigError, LbdError
 from lbd.text.spelling import hint
 
@@ -181,7 +182,8 @@ def in_force(config: Config) -> Iterator[Setting]:
     changed = table(status, "params")
     if algorithm_now := table(status, "cluster").get("algorithm"):
         changed = {**changed, ALGORITHM: algorithm_now}
-    saved, signer = Daemons(config).saved(), Daemons(config).settings_signer()
+    daemons = Daemons(config)
+    saved, trial, signer = daemons.saved(), daemons.on_trial(), daemons.settings_signer()
     signed = f", signed by {signer}" if signer else ""
     queue = {one.name: one.value for one in settings(overlaid(config, saved)[0], Config())}
     for one in settings(config, load_defaults()):
@@ -196,7 +198,8 @@ def in_force(config: Config) -> Iterator[Setting]:
             yield one
         else:
             how = " (lbctl algorithm)" if one.name == ALGORITHM else " (lbctl param)"
-            yield Setting(one.name, value, FOR_ALL + how + signed, one.default)
+            how = f" for a trial{how}" if one.name in trial else how + signed
+            yield Setting(one.name, value, FOR_ALL + how, one.default)
 
 
 def settings(config: Config, defaults: Config) -> Iterator[Setting]:
@@ -245,20 +248,40 @@ def change(options: argparse.Namespace, path: str | None) -> int:
         config = checked(text, file)
         if section == "resources" and value is not None:
             need_known(key, config)
+        if name.startswith(OF_THE_QUEUE) and value is not None:
+            need_possible(config, Daemons(config).saved(), name)
     except ConfigError as problem:  # without the line: the file has none such
         fault = re.sub(rf"^{re.escape(str(file))}(:\d+)?: ", "", str(problem))
         raise ConfigError(f"{file} is not changed: {fault}") from None
     put(file, text)
     daemons = Daemons(load(path))
-    has_taken_effect = is_reloaded(name) and reload(daemons)
+    overruled = overruled_by(name, value, daemons)
+    has_taken_effect = not overruled and is_reloaded(name) and reload(daemons)
     if options.json:
         print_json({"name": name, "value": value, "file": str(file), "in_force": has_taken_effect})
         return 0
     what = f"{name} = {shown(value)}" if value is not None else f"{name}: as built in"
     runs = any(os.path.exists(daemons.socket(daemon)) for daemon in ("lim", "lbm"))
     later = f"in force {after(name, daemons)}" if runs else "in force when lbd starts here"
-    say(f"{what} ({file}): {'in force' if has_taken_effect else later}")
+    say(f"{what} ({file}): {overruled or ('in force' if has_taken_effect else later)}")
     return 0
+
+
+def overruled_by(name: str, value: object, daemons: Daemons) -> str:
+    """What is set for all hosts instead, and how that is taken back; "" if nothing is."""
+    saved, trial = daemons.saved(), daemons.on_trial()
+    if (given := trial.get(name, saved.get(name))) is None:
+        return ""
+    found = read(given)  # as TOML has it, or a word
+    if value is not None and value in (found, given):
+        return ""
+    if name in trial:
+        back = "algorithm" if name == ALGORITHM else f"param {name}"
+        return f"not in force: {given} is {FOR_ALL} for a trial; `lbctl {back} --reset` ends that"
+    back = "`lbctl queue` changes that" if name in QUEUE else (
+        f"`lbctl config set {name} --unset --cluster` takes that back")  # fmt: skip
+    held = given if found is None else found if isinstance(found, str) else shown(found)
+    return f"not in force: {held} is {FOR_ALL}; {back}"
 
 
 def after(name: str, daemons: Daemons) -> str:
@@ -283,6 +306,13 @@ def need_known(resource: str, config: Config) -> None:
     """Raises ConfigError if the cluster has none of that name."""
     if fault := fault_of_name(resource, resources_of_all(config)):
         raise ConfigError(fault)
+
+
+def need_possible(base: Config, saved: Mapping[str, str], name: str, what: str = "") -> None:
+    """Raises ConfigError if the dispatcher could not go by what would be in force for the queue.
+    Taking a setting out (--unset) is never refused: that is the way back."""
+    if fault := fault_with(base, saved, name):
+        raise ConfigError(f"{what}{fault}")
 
 
 def reload(daemons: Daemons) -> bool:
@@ -315,7 +345,9 @@ def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
         raise ConfigError(f"{name}: `lbctl queue` changes it")
     value = None if options.unset else toml_value(options.value)
     if value is not None:
-        shared_text(name, value)
+        saved = {**daemons.saved(), name: shared_text(name, value)}
+        if name.startswith(OF_THE_QUEUE):
+            need_possible(queue_base(daemons), saved, name, "nothing is changed: ")
     reply = daemons.lim({"op": "share", "values": {name: value}}, FORWARD_TIMEOUT_S)
     if options.json:
         print_json({"name": name, "value": value, "in_force": not texts(reply, "missing"), **reply})

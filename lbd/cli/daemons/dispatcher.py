@@ -13,17 +13,14 @@ from typing import TypeVar
 
 from lbd.cli.daemons.cluster_settings import ClusterSettings
 from lbd.cli.daemons.wiring import Ready, first_error, run_daemon
-from lbd.config.dispatch import MODES, STRATEGIES
+from lbd.config.dispatch import STRATEGIES
 from lbd.config.schema import Config, shown
-from lbd.dispatch.core.cutoffs import highest
-from lbd.dispatch.core.discipline import Discipline
+from lbd.dispatch.core.configured import make_discipline, rules_of
 from lbd.dispatch.core.disciplines import registry
-from lbd.dispatch.core.disciplines.tiers import spread_tiers
 from lbd.dispatch.core.estimates import Estimates
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.decision import Rule
-from lbd.dispatch.core.shares import Rules, read_name_limits
 from lbd.dispatch.cutoff_solver import Tuner
 from lbd.dispatch.daemon import Dispatcher, terms_of
 from lbd.dispatch.dependencies import DependencyCounts
@@ -258,39 +255,6 @@ async def unless(stop: asyncio.Event, work: Coroutine[None, None, Found]) -> Fou
         for task in (finding, stopping):
             task.cancel()
         await asyncio.gather(finding, stopping, return_exceptions=True)
-
-
-def make_discipline(config: Config) -> Discipline:
-    """Raises ConfigError."""
-    mode = next(mode for mode in MODES if mode == config.dispatch.mode)
-    tags = config.tags
-    try:
-        spread_tiers("", [], 1, tags.tiers)
-        if mode not in registry.TIERED or tags.cutoffs_s:
-            return registry.make(mode, tags.cutoffs_s, tags.work_conserving)
-        if tags.tiers and max(map(highest, tags.tiers)) < 2:
-            raise ValueError(f"{mode} needs at least two tiers; these hosts are all in the first")
-        return registry.tiered(mode, (), tags.work_conserving)
-    except ValueError as problem:
-        raise ConfigError(f"tags.cutoffs_s, tags.tiers: {problem}") from None
-
-
-def rules_of(config: Config) -> Rules:
-    """Raises ConfigError."""
-    own = config.dispatch
-    try:
-        name_jobs = read_name_limits(own.name_jobs)
-    except ValueError as problem:
-        raise ConfigError(f"dispatch.name_jobs: {problem}") from None
-    return Rules(
-        own.priorities,
-        own.fair_share_s,
-        own.user_slots,
-        name_jobs,
-        own.interleave_arrays,
-        own.backfill if own.mode == "fcfs" else "off",
-        own.backfill_risk,
-    )
 
 
 def malleable_of(config: Config) -> Rule:

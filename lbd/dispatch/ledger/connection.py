@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
-from lbd.dispatch.ledger.database_url import fault_of_password_file, mode_in_force
+from lbd.dispatch.ledger.database_url import about_password, mode_in_force
 from lbd.dispatch.ledger.work import Ask, Many, Over, Result, Row, Work, advance
 from lbd.errors import ConfigError, Unavailable
 
@@ -58,8 +58,7 @@ class Connection:
         except REFUSALS as problem:
             why = line(problem)
             if isinstance(problem, asyncpg.InvalidAuthorizationSpecificationError):
-                fault = fault_of_password_file(self._url, os.environ)
-                why += f"; {fault}" if fault else ""
+                why += f"; {about_password(self._url, os.environ)}"
             raise ConfigError(f"dispatch.store {self.where}: {why}") from None
         except ValueError as problem:
             what = f"not a URL like postgresql://user@host:5432/database ({line(problem)})"

@@ -67,15 +67,18 @@ def exposed(url: str, environment: Mapping[str, str]) -> str:
     return f"commands and environments go to {', '.join(away)} {how} (sslmode={mode})"
 
 
-def fault_of_password_file(url: str, environment: Mapping[str, str]) -> str:
-    """Why the driver had no password from the file where it looks for one; "" if it may have had
-    one, or had it from elsewhere."""
-    if urlsplit(url).password or environment.get("PGPASSWORD"):
-        return ""
+def about_password(url: str, environment: Mapping[str, str]) -> str:
+    """Where the driver had the password from, or why it had none from the file where it looks."""
+    if urlsplit(url).password:
+        return "the password is the one in dispatch.store"
+    if environment.get("PGPASSWORD"):
+        return "the password is the one in PGPASSWORD"
     path = environment.get("PGPASSFILE") or os.path.expanduser("~/.pgpass")
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
     except OSError as problem:
         return f"{path}: {problem.strerror}"
-    return f"{path} is passed over, since others may read it: chmod 600" if mode & 0o077 else ""
+    if mode & 0o077:
+        return f"{path} is passed over, since others may read it: chmod 600"
+    return f"the password is the one in {path}, if that has a line for this server"

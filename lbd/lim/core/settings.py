@@ -193,6 +193,12 @@ def saved_texts(algorithm: str | None, params: Mapping[str, Value]) -> dict[str,
     return {**texts, **({ALGORITHM: algorithm} if algorithm else {})}
 
 
+def on_trial(settings: Settings) -> dict[str, str]:
+    """What is set and not saved: it lasts until all LIMs have stopped."""
+    texts = saved_texts(settings.algorithm, {**settings.params, **settings.words})
+    return {name: text for name, text in texts.items() if settings.saved.get(name) != text}
+
+
 def resumed(base: InForce, kept: Settings) -> tuple[Settings, list[str]]:
     """The settings to begin with: what was saved holds. What makes no sense here, as that of
     another release may, stays saved and is left out; with a sentence on each."""

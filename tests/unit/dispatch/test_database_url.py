@@ -2,7 +2,7 @@
 
 import pytest
 
-from lbd.dispatch.ledger.database_url import exposed, fault_of_password_file, mode_in_force
+from lbd.dispatch.ledger.database_url import about_password, exposed, mode_in_force
 
 HERE = [
     "postgresql:///lbd",
@@ -68,23 +68,23 @@ async def test_a_server_without_tls_is_not_spoken_to(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("url", "given", "mode", "fault"),
+    ("url", "given", "mode", "says"),
     [
         ("postgresql://lbd@db.example/lbd", {}, None, "No such file or directory"),
         ("postgresql://lbd@db.example/lbd", {}, 0o640, "is passed over, since others may read it"),
-        ("postgresql://lbd@db.example/lbd", {}, 0o600, ""),
-        ("postgresql://lbd:secret@db.example/lbd", {}, None, ""),
-        ("postgresql://lbd@db.example/lbd", {"PGPASSWORD": "secret"}, None, ""),
+        ("postgresql://lbd@db.example/lbd", {}, 0o600, "is the one in /"),
+        ("postgresql://lbd:secret@db.example/lbd", {}, None, "is the one in dispatch.store"),
+        ("postgresql://lbd@db.example/lbd", {"PGPASSWORD": "secret"}, None, "in PGPASSWORD"),
     ],
 )
-def test_why_no_password_was_sent_is_said(tmp_path, url, given, mode, fault):
+def test_where_the_password_is_from_is_said(tmp_path, url, given, mode, says):
     path = tmp_path / "pass"
     if mode is not None:
         path.touch()
         path.chmod(mode)
-    found = fault_of_password_file(url, {"PGPASSFILE": str(path), **given})
-    assert fault in found
-    assert bool(found) is bool(fault)
+    found = about_password(url, {"PGPASSFILE": str(path), **given})
+    assert says in found
+    assert "secret" not in found
 
 
 async def test_a_refused_password_is_said_with_its_file(monkeypatch, tmp_path):

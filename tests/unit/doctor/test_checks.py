@@ -173,6 +173,6 @@ def test_a_host_that_answers_is_not_behind_a_firewall(error, fix):
 
 
 def test_fixes_are_commands_that_can_be_typed():
-    assert fix_of("down") == "lbctl explain COMMAND says more"
+    assert fix_of("down", "h2") == "lbctl explain COMMAND says more"
     (_, held) = containment({"keeper": 7, "containment": "session"})
     assert held.fix.startswith("let the keeper write a cgroup")

@@ -1,9 +1,63 @@
 """What the doctor says of other hosts."""
 
-from lbd.doctor.peers import fix_of
-from lbd.keeper.run_as import ROOT_REFUSED
+import pytest
+
+from lbd.doctor.peers import dispatcher_fix, fix_of
+from lbd.keeper.run_as import CLOSED, ROOT_REFUSED
+from lbd.model import Closed
+from lbd.text.closed_words import WORDS
 
 
 def test_root_is_told_to_ask_as_somebody_else() -> None:
-    assert "ordinary user" in fix_of(ROOT_REFUSED)
-    assert "same account" in fix_of("no user ann here")
+    assert "ordinary user" in fix_of(ROOT_REFUSED, "h2")
+    assert "same account" in fix_of("no user 'ann' here (users.map, users.unknown)", "h2")
+
+
+@pytest.mark.parametrize(
+    ("why", "rule"),
+    [
+        ("commands of bob are not allowed here (admission.deny_users)", "admission.deny_users"),
+        ("commands from h1 are not allowed here (admission.origins)", "admission.origins"),
+        (WORDS[Closed.HOURS], "admission.when"),
+        (WORDS[Closed.LOAD], "admission.load_ceiling"),
+        ("gcc is not allowed here (admission.commands)", "admission.commands"),
+    ],
+)
+def test_what_an_owner_has_decided_is_not_for_us_to_change(why: str, rule: str) -> None:
+    assert fix_of(why, "h2") == f"the owner of h2 decides: {rule} in its lbd.toml"
+
+
+@pytest.mark.parametrize(
+    ("how", "fix"),
+    [
+        ("locked", "unlock it (usermod -U carl), or list it in users.allow"),
+        ("expired", "(chage -E -1 carl)"),
+        ("shell", "(usermod -s /bin/bash carl)"),
+        ("nologin", "wait until"),
+    ],
+)
+def test_an_account_that_may_not_log_in_is_there_already(how: str, fix: str) -> None:
+    why = f"the account that carl has {CLOSED[how]} (users.allow)"
+    assert fix_of(why, "h2").startswith("on h2, ")
+    assert fix in fix_of(why, "h2")
+
+
+def test_a_hosts_words_put_nothing_into_a_command() -> None:
+    why = f"the account that x; rm -r / has {CLOSED['locked']} (users.allow)"
+    assert "usermod -U 'x; rm -r /'" in fix_of(why, "h2")
+
+
+@pytest.mark.parametrize(
+    ("why", "fix"),
+    [
+        (
+            'dispatch.store postgresql://db/lbd: password authentication failed for user "lbd"; '
+            "the password is the one in /var/lib/lbd/.pgpass, if that has a line for this server",
+            "correct the password, in the place that the line names",
+        ),
+        ("dispatch.store /x/ledger.sqlite: of a newer lbd", "set dispatch.store as on h1"),
+        ("", "start it"),
+    ],
+)
+def test_what_keeps_a_dispatcher_from_beginning_has_a_fix_of_its_own(why: str, fix: str) -> None:
+    assert dispatcher_fix(why, "h1").startswith(fix)

@@ -29,6 +29,14 @@ def scope(method="GET", query=b"", **headers):
         (scope("POST", sec_fetch_site="same-origin", origin="http://localhost:9480"), None),
         (scope("POST", origin="http://localhost:9481"), 403),
         (scope("POST", origin="null"), 403),
+        # What a browser sends of our own form where it keeps the origin to itself, and of a page
+        # elsewhere, also one in a sandbox.
+        (scope("POST", sec_fetch_site="same-origin", origin="null"), None),
+        (scope("POST", sec_fetch_site="cross-site", origin="null"), 403),
+        (scope("POST", sec_fetch_site="same-site", origin="null"), 403),
+        (scope("POST", sec_fetch_site="none", origin="null"), 403),
+        (scope("POST", sec_fetch_site="cross-site", origin="http://127.0.0.1:9480"), 403),
+        (scope("POST", sec_fetch_site="same-origin", origin="http://evil.example"), 403),
         (scope("POST"), None),  # no browser's; the CSRF token is asked for all the same
     ],
 )
@@ -61,6 +69,7 @@ async def test_every_answer_carries_the_policy(host):
     assert "unsafe" not in policy
     assert headers["cache-control"] == "no-store"
     assert headers["x-frame-options"] == "DENY"
+    assert headers["referrer-policy"] == "same-origin"  # so that forms say where they come from
 
 
 @pytest.mark.parametrize("text", ["", "9480", "localhost:9480", "127.0.0.1:", "127.0.0.1:99999"])

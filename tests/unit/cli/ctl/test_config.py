@@ -99,6 +99,47 @@ def test_what_was_changed_for_the_cluster_is_in_force(lbctl, file, daemon):
     }
 
 
+def test_a_trial_is_told_from_what_is_saved(lbctl, file, daemon):
+    params = {"lim.min_gain": 0.5, "lim.probe_limit": 4.0}
+    status = {"cluster": {"algorithm": "THRHLD"}, "params": params}
+    saved = {"lim.algorithm": "LOWEST", "lim.min_gain": "0.5"}
+    trial = {"lim.algorithm": "THRHLD", "lim.probe_limit": "4.0"}
+    daemon("lim", status=status, settings={"saved": saved, "trial": trial, "signed_by": "h2"})
+    found = {one["name"]: one["from"] for one in json.loads(lbctl("show", "lim", "--json").out)}
+    assert found["lim.algorithm"] == "set for all hosts for a trial (lbctl algorithm)"
+    assert found["lim.probe_limit"] == "set for all hosts for a trial (lbctl param)"
+    assert found["lim.min_gain"] == "set for all hosts (lbctl param), signed by h2"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("lim.algorithm", "THRHLD"), "LOWEST is set for all hosts; `lbctl config set "
+         "lim.algorithm --unset --cluster` takes that back"),
+        (("lim.algorithm", "--unset"), "LOWEST is set for all hosts; `lbctl config set "
+         "lim.algorithm --unset --cluster` takes that back"),
+        (("dispatch.mode", "random"), "tags is set for all hosts; `lbctl config set "
+         "dispatch.mode --unset --cluster` takes that back"),
+        (("dispatch.lease_s", "9"), "55 is set for all hosts; `lbctl config set "
+         "dispatch.lease_s --unset --cluster` takes that back"),
+        (("dispatch.host", "h1"), "h2 is set for all hosts; `lbctl queue` changes that"),
+        (("lim.min_gain", "0.3"), "0.5 is set for all hosts for a trial; `lbctl param "
+         "lim.min_gain --reset` ends that"),
+    ],
+)  # fmt: skip
+def test_what_is_set_for_all_hosts_is_said_to_hold_instead(lbctl, file, daemon, words, says):
+    saved = {"lim.algorithm": "LOWEST", "lim.min_gain": "0.2", "dispatch.mode": '"tags"',
+             "dispatch.lease_s": "55", "dispatch.host": '"h2"'}  # fmt: skip
+    daemon("lim", settings={"saved": saved, "trial": {"lim.min_gain": "0.5"}})
+    assert lbctl("set", *words).out.endswith(f"({file}): not in force: {says}\n")
+
+
+def test_the_same_value_as_for_all_hosts_is_not_overruled(lbctl, file, daemon):
+    daemon("lim", settings={"saved": {"lim.algorithm": "LOWEST", "lim.min_gain": "0.2"}})
+    assert "in force after" in lbctl("set", "lim.algorithm", "LOWEST").out
+    assert "in force after" in lbctl("set", "lim.min_gain", "0.2").out
+
+
 def test_a_setting_is_changed_and_taken_out(lbctl, file):
     before = file.read_text()
     assert "in force when lbd starts here" in lbctl("set", "lim.port", "7905").out
@@ -175,6 +216,42 @@ def test_for_the_whole_cluster_it_is_saved_by_the_lim(lbctl, file, daemon):
         ("lim.min_gain", True), ("LOWEST", True),
     ]  # fmt: skip
     assert file.read_text() == before
+
+
+FALLING = "needs cutoffs above 0 that rise: 3600, 60"
+
+
+@pytest.mark.parametrize(
+    ("saved", "words"),
+    [
+        ({}, ("tags.cutoffs_s", "[3600, 60]")),  # also under fcfs: they wait there for tags
+        ({"dispatch.mode": '"tags"'}, ("tags.cutoffs_s", "[3600, 60]")),
+        ({"tags.cutoffs_s": "[3600, 60]"}, ("dispatch.mode", "tags")),
+        ({"tags.cutoffs_s": "[3600, 60]", "dispatch.mode": '"tags"'}, ("dispatch.lease_s", "55")),
+    ],
+)
+@pytest.mark.parametrize("where", [(), ("--cluster",)])
+def test_what_no_dispatcher_could_go_by_is_refused(lbctl, file, daemon, saved, words, where):
+    queue = {"dispatch.host": '"h1"'}
+    lim = daemon("lim", settings={"saved": {**queue, **saved}}, share={})
+    before = file.read_text()
+    assert FALLING in lbctl("set", *words, *where, status=2).err
+    assert file.read_text() == before
+    assert not [one for one in lim.asked if one["op"] == "share"]
+
+
+def test_what_no_dispatcher_can_go_by_is_taken_back(lbctl, file, daemon):
+    saved = {"tags.cutoffs_s": "[3600, 60]", "dispatch.mode": '"tags"'}
+    daemon("lim", settings={"saved": saved}, share={"hosts": 1, "changed": 1, "missing": []})
+    said = lbctl("set", "tags.cutoffs_s", "--unset", "--cluster").out
+    assert "each host's lbd.toml holds again" in said
+
+
+def test_a_host_without_the_dispatcher_judges_by_what_is_set_for_all(lbctl, file, daemon):
+    saved = {"dispatch.host": '"h2"', "dispatch.mode": '"tags"'}
+    file.write_text(file.read_text() + "[tags]\ncutoffs_s = [3600.0, 60.0]\n")
+    daemon("lim", settings={"saved": saved}, share={"hosts": 2, "changed": 2, "missing": []})
+    lbctl("set", "dispatch.lease_s", "55", "--cluster")
 
 
 REVOKED = {"signed_by": "h2", "doubt": "h2, which has signed them, is revoked"}

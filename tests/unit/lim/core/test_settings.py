@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from lbd.config.schema import LimConfig, LoadConfig
@@ -146,6 +148,14 @@ def test_what_is_saved_is_what_was_given_with_it():
     assert (found.algorithm, found.params, found.words, faults) == (
         "LOWEST", {"lim.min_gain": 0.1 + 0.2}, {"load.index": "utilisation"}, [],
     )  # fmt: skip
+
+
+def test_what_is_set_and_not_saved_is_on_trial():
+    saved = {"lim.algorithm": "LOWEST", "lim.min_gain": "0.5"}
+    kept = settings.resumed(BASE, Settings(3, saved=saved))[0]
+    assert settings.on_trial(kept) == {}
+    tried = replace(kept, algorithm="THRHLD", words={"load.index": "instant"})
+    assert settings.on_trial(tried) == {"lim.algorithm": "THRHLD", "load.index": "instant"}
 
 
 def test_what_is_reset_is_neither_set_nor_saved():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lbd.cli.daemons.dispatcher import make_discipline
 from lbd.config.dispatch import MODES
 from lbd.config.schema import Config, DispatchConfig, TagsConfig
+from lbd.dispatch.core.configured import make_discipline
 from lbd.errors import ConfigError
 
 
