@@ -150,7 +150,7 @@ def check(options: Options) -> None:
             if size and not options.memory_bytes:
                 raise ValueError("must be above 0")
             if options.memory_bytes < UNIT_FROM_BYTES and size[-1:].isdecimal():
-                raise ValueError(f"{size} bytes? give a unit, such as {size}G")
+                raise ValueError(f"{size} bytes? add a unit, such as {size}G")
         except ValueError as problem:
             raise Trouble(f"{name}: {problem}") from None
     if options.asked:

@@ -228,7 +228,7 @@ def check_priority(text: str) -> None:
     """Raises Trouble."""
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 4):
-        raise Trouble(f"--priority {text}: write a whole number from -999 to 999")
+        raise Trouble(f"--priority {text}: must be a whole number from -999 to 999")
 
 
 def read_range(option: str, text: str, how: str, *, one_will_do: bool = False) -> tuple[int, int]:
@@ -242,5 +242,5 @@ def read_range(option: str, text: str, how: str, *, one_will_do: bool = False) -
         if len(end) > DIGITS_MAX:
             raise Trouble(f"{option} {text}: {end} is too large")
     if int(first) > int(last):
-        raise Trouble(f"{option} {text}: the range runs backwards; write {how}")
+        raise Trouble(f"{option} {text}: the range is backwards; write {how}")
     return int(first), int(last)

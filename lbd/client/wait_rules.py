@@ -35,7 +35,7 @@ def check_begin(values: dict[str, str]) -> None:
     except ValueError as problem:
         raise Trouble(f"--begin: {problem}") from None
     if at <= time():
-        say(f"--begin: {text} has passed, so it may begin now")
+        say(f"--begin: {text} has passed, so it may start now")
     values["begin"] = f"{at}"
 
 

@@ -15,9 +15,9 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="not root: nothing can be
 # The fault, the check that names it, what it says, its fix. Those of files and certificates that
 # one host alone can look at are in tests/unit/doctor/test_checks.py.
 TABLE = [
-    (faults.malformed, "configuration", "changed.toml:", "correct that line"),
-    (faults.misspelt, "configuration", 'did you mean "address"', "correct that line"),
-    (faults.not_ours, "address", "192.0.2.7 is no address of this machine", "cluster.hosts"),
+    (faults.malformed, "configuration", "changed.toml:", "correct it"),
+    (faults.misspelt, "configuration", 'did you mean "address"', "correct it"),
+    (faults.not_ours, "address", "192.0.2.7 is not an address of this machine", "cluster.hosts"),
     (faults.open_configuration, "configuration rights", "everybody may write", "chmod o-w"),
     (faults.open_directory, "runtime directory rights", "everybody may write", "chmod o-w"),
     pytest.param(faults.full_disk, "state directory", "KiB left", "free some", marks=AS_ROOT),

@@ -378,7 +378,7 @@ def test_first_host_second_host(short_dir, user):
             done = first.run("lbctl", "restart", "--json")
             assert list(json.loads(done.stdout))[1:] == ["authority", "lim", "lbm", "dispatcher"]
         again = first.run("lbctl", "init")
-        assert refused(again).startswith("this host has joined already, as first")
+        assert refused(again).startswith("this host has already joined, as first")
         assert first.run("lbctl", "revoke", "second").returncode == 0
         listed = "stat -c %n:%U:%G:%a /var/lib/lbd-authority/* /var/lib/lbd/tls/*"
         owners = {line.rpartition("/")[2] for line in first.run("sh", "-c", listed).stdout.split()}

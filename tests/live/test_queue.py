@@ -213,7 +213,7 @@ def test_why_a_job_waits_and_about_how_long(lab):
         assert "next, as soon as a slot is free on h1, h2" in table
         assert lab.lbctl_json("h1", "predict", "-n", "2")["predicted_wait_s"] > 0
         assert lab.run("h1", "lbctl", "predict", "-n", "9").stdout == (
-            "it is not known when a job of 9 slots, submitted now, would begin: no host that "
+            "unknown when a job of 9 slots, submitted now, would start: no host that "
             "takes jobs now has 9 slots\n"
         )
         with Terminal(lab.command("h2", "lbrun", "-q", "true"), lab.environment("h2")) as person:

@@ -43,7 +43,7 @@ async def serve(config: Config, account: "LocalUser", stop: Stop, ready: Ready) 
         log.info("%s", moved)
     authority = Authority(authority_dir(config), config.tls.certificate_s)
     if not authority.exists():
-        raise ConfigError(f"there is no authority in {authority.root}; `lbctl init` makes one")
+        raise ConfigError(f"there is no authority in {authority.root}; `lbctl init` creates one")
     check_root_directory(authority.root)
     authority.keep_from(account.gid)
     if revoked := authority.revoke_named_badly():

@@ -119,7 +119,7 @@ def read_range(text: str) -> tuple[int, int]:
         raise ConfigError(f"{text!r} names no queued job; {HOW}")
     low, high = int(first), int(last or first)
     if low > high:
-        raise ConfigError(f"{text!r}: the range runs backwards")
+        raise ConfigError(f"{text!r}: the range is backwards")
     return low, high
 
 

@@ -286,4 +286,4 @@ def value_of(held: HeldValue) -> object:
             return held.data
         case "text":
             return held.text.decode(errors="surrogateescape")
-    raise Misfit("that is no number")
+    raise Misfit("that is not a number")

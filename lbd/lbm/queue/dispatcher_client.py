@@ -50,7 +50,7 @@ SEEK_AGAIN_S = 0.2
 RESTART_S, SUBMIT_RESTART_S = 4.0, 10.0
 READ_SHARE = 0.1  # of our time, for what watched jobs become; to pass it on takes longer
 RECONNECT_S = 3.0  # longer than gRPC's longest pause before it tries again (transport.py)
-NO_QUEUE = "this cluster has no queue; `lbctl queue enable HOST` makes one"
+NO_QUEUE = "this cluster has no queue; `lbctl queue enable HOST` creates one"
 
 
 class NoDispatcher(Unavailable):

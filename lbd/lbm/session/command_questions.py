@@ -184,7 +184,7 @@ class CommandAnswers:
         if job.id not in self._home.jobs.running:
             raise Refusal(f"{asked.id} has ended", "missing")
         if asked.signal and asked.signal not in signal.valid_signals():
-            raise Refusal(f"{asked.signal} is no signal")
+            raise Refusal(f"{asked.signal} is not a signal")
         if asked.signal in (0, signal.SIGTERM, signal.SIGKILL):
             job.killed_by = one_line(asked.user, USER_CHARS)
         if asked.signal:

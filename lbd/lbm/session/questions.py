@@ -151,7 +151,7 @@ class Questions:
         if command is None or not self._may_touch(caller, command.job):
             raise Refusal(f"no job {name} of yours runs elsewhere", "unavailable")
         if not isinstance(number, int) or number not in signal.valid_signals():
-            raise Refusal(f"{number} is no signal")
+            raise Refusal(f"{number} is not a signal")
         command.signal(number)
 
     def _may_touch(self, caller: Caller, job: Job) -> bool:

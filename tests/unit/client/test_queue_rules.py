@@ -88,7 +88,7 @@ GANG = ["-d", "--array", "0-3", "--gang"]
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["-d", "-n", "4-2"], "--slots 4-2: the range runs backwards"),
+        (["-d", "-n", "4-2"], "--slots 4-2: the range is backwards"),
         (["-d", "-n", "3-3"], "--slots 3-3: the range is a single number; write 3"),
         (["-d", "-n", "2-"], "--slots 2-: write how many, or MIN-MAX"),
         (["-d", "-n", "-4"], "--slots -4: write how many, or MIN-MAX"),
@@ -164,7 +164,7 @@ def test_a_time_to_begin_is_the_next_one_or_has_passed(berlin, capfd):
     assert float(options("-q", "--begin", "06:30").values["begin"]) > before
     assert capfd.readouterr().err == ""
     assert options("-d", "--begin", "2026-01-01T06:00").values["begin"] == "1767243600.0"
-    said = "lbrun: --begin: 2026-01-01T06:00 has passed, so it may begin now\n"
+    said = "lbrun: --begin: 2026-01-01T06:00 has passed, so it may start now\n"
     assert capfd.readouterr().err == said
 
 

@@ -34,7 +34,7 @@ def test_what_is_meant(texts, ranges, user):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("5-2", "'5-2': the range runs backwards"),
+        ("5-2", "'5-2': the range is backwards"),
         ("0", "'0' names no queued job"),
         ("h1-3", "'h1-3' names no queued job"),
         ("1-", "'1-' names no queued job"),

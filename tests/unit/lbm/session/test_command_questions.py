@@ -95,7 +95,9 @@ class AsUser:
         self.done.append((uid, *words))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="an LBM that is not root signals its own user alone")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="an LBM that does not run as root signals its own user alone"
+)
 async def test_an_lbm_that_is_root_signals_no_process_as_root():
     """A user's command may have become another's, and its children are whose they like."""
     answers, as_user = answers_of(*ANN), AsUser()

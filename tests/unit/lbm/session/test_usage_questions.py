@@ -106,7 +106,7 @@ def ended(tmp_path):
 
 
 async def shown(answers, host="h2", **asked):
-    """(ids, setting by which others' are withheld) as `host` learns them."""
+    """(ids, setting address at which others' are withheld) as `host` learns them."""
     asked = pb.PastRequest(limit=100, **asked)
     reply = await answers.past(asked, host)
     return {job.id for job in reply.jobs}, reply.withheld

@@ -93,9 +93,10 @@ def test_both_kinds_in_one_list(lbm, capsys):
 @pytest.mark.parametrize(
     ("ids", "said"),
     [
-        (["h1-1"], "1 plain command of yours runs on: h1-1; `lbctl kill --user ann` ends it, too"),
+        (["h1-1"], "1 plain command of yours runs on: h1-1; `lbctl kill --user ann` ends it as "
+                   "well"),
         (["h1-1", "h1-2"], "2 plain commands of yours run on: h1-1, h1-2; `lbctl kill --user ann` "
-         "ends them, too"),
+                           "ends them as well"),
         ([], ""),
     ],
 )  # fmt: skip
@@ -195,8 +196,8 @@ def test_what_daemons_said_is_shown_with_whom_it_lacks(daemon, capsys):
     assert first.endswith(".000 h1 lbm debug: job 12: accepted")
     assert second.endswith(".000 h2 lbm debug: runs?[2J")
     assert err.splitlines() == [
-        "lbctl: these are the last ones: there were more",
-        "lbctl: without what these know: h3 (down), h4 (no answer within 5 s)",
+        "lbctl: earlier lines have been dropped",
+        "lbctl: lines of these daemons are missing: h3 (down), h4 (no answer within 5 s)",
         "lbctl: h5 does not show its lines here (admin.hosts there)",
     ]
     assert lbctl.main(["logs", "--daemons", "12_7", "--json"]) == 0
@@ -209,13 +210,13 @@ def test_of_a_plain_command_its_own_host_is_asked(daemon, capsys):
     lbm = daemon("lbm", **{"command.lines": reply})
     assert lbctl.main(["logs", "--daemons", "h1-26"]) == 0
     assert [one["op"] for one in lbm.asked] == ["command.lines"]
-    assert capsys.readouterr().err == "lbctl: no daemon remembers anything of job h1-26\n"
+    assert capsys.readouterr().err == "lbctl: no daemon has any lines about job h1-26\n"
 
 
 @pytest.mark.parametrize("more", [("-f",), ("--attempt", "2"), ("--failed",)])
 def test_what_daemons_said_is_not_followed(capsys, more):
     assert lbctl.main(["logs", "--daemons", *more, "12"]) == 2
-    assert "no -f, no --attempt" in capsys.readouterr().err
+    assert "it takes neither -f, --attempt" in capsys.readouterr().err
 
 
 def test_what_is_not_ended_yet_is_not_said_to_be_killed(daemon, capsys):
