@@ -86,7 +86,7 @@ def find_file(path: str | None) -> Path | None:
         origin = "--config" if path else "$LBD_CONFIG"
         why = "a directory, not a file" if os.path.isdir(named) else "no such file"
         if not path and not os.path.lexists(named):
-            why += "; if that was a lab which is gone, `unset LBD_CONFIG`"
+            why += "; if it belonged to a lab that no longer exists, `unset LBD_CONFIG`"
         raise ConfigError(f"{origin} {named}: {why}")
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     for candidate in (Path(base) / "lbd/lbd.toml", SYSTEM_FILE):

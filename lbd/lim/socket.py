@@ -497,7 +497,9 @@ class Operations:
 
     def _only_daemon(self, caller: Caller) -> None:
         if not caller.is_daemon:
-            raise Refusal("only root and the daemon's own user may", "denied")
+            raise Refusal(
+                "permission denied: only root and the daemon's own user can do that", "denied"
+            )
 
 
 def is_path(text: str) -> bool:

@@ -199,7 +199,7 @@ def test_progress_is_shown_on_a_terminal_alone(lab, tmp_path):
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ("5-1", "5-1: 5-1 runs backwards; write 1-5"),
+        ("5-1", "5-1: 5-1 is backwards; use 1-5"),
         ("1-200000", ": 200000 tasks; dispatch.max_array is 100000"),
     ],
 )  # fmt: skip

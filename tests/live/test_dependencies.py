@@ -61,8 +61,8 @@ def test_what_cannot_be_waited_for_is_one_line_and_queues_nothing(lab):
     before = lab.lbctl_json("h1", "jobs", "--all")
     for words, line in (
         (("--after", "99999"), "lbrun: --after: no job 99999 of yours is on record"),
-        (("--after", "h1-3"), "lbrun: --after h1-3: 'h1-3' names no queued job"),
-        (("--begin", "25:00"), "lbrun: --begin: '25:00': a day has no such time"),
+        (("--after", "h1-3"), "lbrun: --after h1-3: 'h1-3' is not a queued job's id"),
+        (("--begin", "25:00"), "lbrun: --begin: '25:00': no such time of day"),
     ):
         result = lab.run("h2", "lbrun", "-d", *words, "true")
         assert result.returncode == 125

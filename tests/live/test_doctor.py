@@ -39,7 +39,7 @@ TABLE = [
     (faults.other_version, "peer h2", "runs lbd 0.0.9", "same version"),
     (faults.other_algorithm, "peer h2 algorithm", "uses LOWEST", "lbctl algorithm GLOBAL"),
     pytest.param(
-        faults.not_shared, "peer h2 commands", "takes none from here", "mount", marks=AS_ROOT
+        faults.not_shared, "peer h2 commands", "accepts none from here", "mount", marks=AS_ROOT
     ),
     (faults.no_dispatcher, "dispatcher", "is not reached", "systemctl start lbd-dispatcher"),
     (faults.drained, "peer h2 commands", "drained", "undrain"),

@@ -1,4 +1,4 @@
-"""`lbrun --array … --gang`: all jobs of an array begin together, or none does."""
+"""`lbrun --array … --gang`: all jobs of an array start together, or none does."""
 
 import re
 from pathlib import Path

@@ -61,7 +61,9 @@ def refused(done):
 def test_no_token_is_made_for_what_is_no_host_name(tls_lab):
     before = tls_lab.run("h1", "lbctl", "token", "list", check=True).stdout
     line = refused(tls_lab.run("h1", "lbctl", "token", "create", "bad name"))
-    assert line.startswith("'bad name' is no host name: letters, digits and - . _ between them")
+    assert line.startswith(
+        "'bad name' is not a valid host name: letters, digits and - . _ between them"
+    )
     line = refused(tls_lab.run("h1", "lbctl", "token", "create", "h2", "--any"))
     assert line.startswith("for h2 alone, or --any?")
     assert tls_lab.run("h1", "lbctl", "token", "list", check=True).stdout == before
@@ -69,7 +71,10 @@ def test_no_token_is_made_for_what_is_no_host_name(tls_lab):
 
 def test_who_names_no_host_is_told_whom_the_token_lets_in(tls_lab):
     done = tls_lab.run("h1", "lbctl", "token", "create", check=True)
-    assert "the first host to use it may join; `lbctl token create HOST`" in done.stderr
+    assert (
+        "the first host to use it may join; run run run run `lbctl token create HOST`"
+        in done.stderr
+    )
     assert done.stdout.startswith("lbd1-")
 
 
@@ -155,7 +160,7 @@ def test_tokens_that_are_no_good(tls_lab, newcomer, short_dir):
         lambda: "ended" in {t["state"] for t in lab.lbctl_json("h1", "token", "list")["tokens"]},
         "it has ended",
     )
-    assert re.search(r"token \w+ ended \d+ s ago", refused(newcomer.join(short)))
+    assert re.search(r"token \w+ expired \d+ s ago", refused(newcomer.join(short)))
     gone = new_token(lab)
     number = lab.lbctl_json("h1", "token", "list")["tokens"][-1]["id"]
     lab.run("h1", "lbctl", "token", "revoke", number, check=True)
@@ -163,7 +168,7 @@ def test_tokens_that_are_no_good(tls_lab, newcomer, short_dir):
     assert f"no token '{number}'" in refused(lab.run("h1", "lbctl", "token", "revoke", number))
     assert newcomer.join(token).returncode == 0
     twin = Newcomer(lab, short_dir, "twin")
-    assert re.search(r"token \w+ was used already, by new", refused(twin.join(token)))
+    assert re.search(r"token \w+ has already been used, by new", refused(twin.join(token)))
     states = {row["state"] for row in lab.lbctl_json("h1", "token", "list")["tokens"]}
     assert states == {"open", "used", "ended"}
 

@@ -175,8 +175,8 @@ def test_explain_runs_nothing(lab, tmp_path):
 def test_explain_tells_of_a_program_that_is_not_there(lab, tmp_path, client):
     (tmp_path / "plain").touch()
     for program, trouble in (
-        ("no-such-program", "No such file or directory; it would end with 127"),
-        ("./plain", "Permission denied; it would end with 126"),
+        ("no-such-program", "No such file or directory; the exit status would be 127"),
+        ("./plain", "Permission denied; the exit status would be 126"),
     ):
         told = lab.run("h1", *client, "--local", program, cwd=tmp_path, check=True).stdout
         assert f"\n{program}: {trouble}\n" in told

@@ -287,8 +287,7 @@ def test_what_was_given_up_while_the_lbm_was_stopped_is_not_queued(lab):
         os.kill(pid, signal.SIGCONT)
     assert (told.returncode, told.stdout) == (125, "")
     assert (
-        told.stderr
-        == "lbrun: the lbm of this host does not answer (stopped?), so there is no queue\n"
+        told.stderr == "lbrun: this host's LBM does not answer (stopped?), so there is no queue\n"
     )
     assert lab.run("h2", "lbrun", "-q", "true").returncode == 0
     names = [job["name"] for job in lab.lbctl_json("h2", "jobs", "--all")]

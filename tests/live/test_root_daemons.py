@@ -159,7 +159,10 @@ def test_root_is_said_where_it_is_written(host):
     assert host.said().count("lim and lbm run as root, as daemons.user says") == 1
     assert host.status_of("lim")["Uid"].split() == ["0"] * 4
     doctor = host.run("lbctl", "doctor")
-    assert "lim and lbm run as root: a fault in what they read is root's" in doctor.stdout
+    assert (
+        "lim and lbm run as root, so a bug in handling their input is a bug with root's rights"
+        in doctor.stdout
+    )
     assert "daemons.user says so" in doctor.stdout
     config.write_text('[host]\nname = "h"\n')
     doctor = host.run("lbctl", "doctor", "--json")

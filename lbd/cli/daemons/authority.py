@@ -32,7 +32,9 @@ def run(config: Config) -> int:
     """Runs until TERM or INT. Raises LbdError."""
     account = daemons_account(config)
     if account is None:
-        raise ConfigError("lbd authority is for root, where LIM and LBM are another user's")
+        raise ConfigError(
+            "lbd authority must run as root, and only where LIM and LBM run as another user"
+        )
     return run_daemon(
         "lbd authority", config, lambda stop, ready: serve(config, account, stop, ready)
     )

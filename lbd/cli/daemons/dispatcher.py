@@ -136,7 +136,7 @@ class Service:
             make_discipline(config)
             rules_of(config)
         except ConfigError as problem:
-            log.warning("the settings for all hosts are not taken: %s", problem)
+            log.warning("the settings for all hosts are rejected: %s", problem)
             return
         await self.lead.close()
         self.config, self.lead = config, lead = config, make_lead(config)
@@ -269,7 +269,7 @@ def make_discipline(config: Config) -> Discipline:
         if mode not in registry.TIERED or tags.cutoffs_s:
             return registry.make(mode, tags.cutoffs_s, tags.work_conserving)
         if tags.tiers and max(map(highest, tags.tiers)) < 2:
-            raise ValueError(f"{mode} needs at least two tiers; these hosts are all in the first")
+            raise ValueError(f"{mode} needs at least two tiers, but all hosts are in the first")
         return registry.tiered(mode, (), tags.work_conserving)
     except ValueError as problem:
         raise ConfigError(f"tags.cutoffs_s, tags.tiers: {problem}") from None
@@ -312,12 +312,12 @@ def make_lead(config: Config) -> Lead:
     if found and scheme == "sqlite" and path.startswith("/"):
         if own.standby:
             raise ConfigError(
-                'dispatch.standby: only with dispatch.store = "postgresql://…" may others lead'
+                'dispatch.standby: other hosts can lead only with dispatch.store = "postgresql://…"'
             )
         return OneFile(Path(path), note)
     if not found or scheme not in ("postgresql", "postgres"):
         known = "sqlite:///path/of/the/file or postgresql://user@host/database"
-        raise ConfigError(f"dispatch.store {shown(own.store)}: write {known}")
+        raise ConfigError(f"dispatch.store {shown(own.store)}: must be {known}")
     usual = Path(store_url("", config.host.state_dir).partition("://")[2])
     for file in {usual, last_file(note) or usual}:
         if left := open_jobs(file):
@@ -325,7 +325,7 @@ def make_lead(config: Config) -> Lead:
                 f"dispatch.store: {left} {'job' if left == 1 else 'jobs'} of the queue "
                 f"{'is' if left == 1 else 'are'} in {file}; PostgreSQL does not take them over: go "
                 f'back to dispatch.store = "sqlite://{file}" and let them end (`lbctl queue '
-                "disable --drain`), or give them up and move the file away"
+                "disable --drain`), or abandon them and move the file away"
             )
     try:
         from lbd.dispatch.ledger.postgres_leadership import Leadership

@@ -56,7 +56,7 @@ def run_supervised(
     cause, reason = ("signalled" if number else "exited"), ""
     if timed_out:
         status, cause = TIMED_OUT, "timeout"
-        reason = f"ended after its time limit of {options.timeout_s:g} s"
+        reason = f"ended at its time limit of {options.timeout_s:g} s"
         say(reason)
     if not status and (trouble := why_not_fetched()):
         status, cause = FAILED, "failed"

@@ -310,7 +310,7 @@ class Execution:
                 self._watch_death(now_s)
                 return self._end(Asked.KILL, now_s, Cause.LOST, OUT_OF_LEASE)
             case Timer.TIMEOUT:
-                reason = f"ended after its time limit of {self.spec.timeout_s:g} s"
+                reason = f"ended at its time limit of {self.spec.timeout_s:g} s"
                 return self._end(Asked.END, now_s, Cause.TIMEOUT, reason)
             case Timer.KILL:
                 return self._end(Asked.KILL, now_s)

@@ -198,7 +198,7 @@ class Search:
         if failures and (self._is_strict or not self.demands.may_fall_back):
             return failures[-1].advice
         if self.fault and self.bounds.own in self.demands.excluded:
-            return f"{self.fault}, and --exclude forbids to run here"
+            return f"{self.fault}, and --exclude forbids running here"
         return ""
 
     @property

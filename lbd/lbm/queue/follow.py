@@ -82,7 +82,8 @@ class FollowedJobs:
                 await self._report_away(str(problem), patience.lasts_s(now_s))
                 if patience.ends(now_s):
                     text = (
-                        f"{problem}; {jobs_do(self.jobs, 'goes', 'go')} on: lbctl wait {self.jobs}"
+                        f"{problem}; {jobs_do(self.jobs, 'continues', 'continue')}: lbctl wait "
+                        f"{self.jobs}"
                     )
                     end = CommandEnd(LBRUN_FAILED, "lost", reason=text)
                     await self.send(tags.DONE, pack_end(end))

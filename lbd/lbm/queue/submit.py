@@ -259,8 +259,8 @@ def check_options(home: OutboundContext, caller: Caller, options: SubmitOptions)
     limit = home.config.dispatch.max_input_bytes
     if len(options.input) > limit:
         raise Unavailable(
-            f"standard input has more than {limit} bytes (dispatch.max_input_bytes); "
-            "let the command read a file, or give --no-stdin"
+            f"standard input exceeds {limit} bytes (dispatch.max_input_bytes); let the command "
+            "read a file, or use --no-stdin"
         )
     if options.priority > 0 and not Admins(home.config.admin).include(caller):
         raise Unavailable(

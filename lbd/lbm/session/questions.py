@@ -99,7 +99,9 @@ class Questions:
         if operation == "explain":
             return await self.checks.explain(question, caller)
         if operation in ("cut", "metrics") and not caller.is_daemon:
-            raise Refusal("only root and the daemon's own user may", "denied")
+            raise Refusal(
+                "permission denied: only root and the daemon's own user can do that", "denied"
+            )
         if operation == "metrics":
             return {**self._figures.answer(), **lbm_metrics(self._host, self._home)}
         if operation == "cut":

@@ -117,7 +117,7 @@ class Connection:
                 await self._serve_json(first)
         except frames.TooLong as problem:
             if problem.tag == frames.JSON:
-                refusal: Json = {"ok": False, "error": f"too long a question: {problem}"}
+                refusal: Json = {"ok": False, "error": f"question too long: {problem}"}
                 self._send(frames.JSON, json.dumps(refusal).encode())
             else:
                 self._send(tags.UNFIT, f"the lbm cannot take this request: {problem}".encode())

@@ -88,7 +88,7 @@ def test_daemons_do_not_run_in_a_directory_of_another_user(trap, home, daemon):
     there = {path.name for path in place.iterdir()}
     done = as_ann(home, *command(daemon))
     assert done.returncode == 2, done.stderr
-    said = f"lbd {daemon}: host.runtime_dir {place}: it belongs to user"
+    said = f"lbd {daemon}: host.runtime_dir {place}: it is owned by user"
     assert done.stderr.startswith(said), done.stderr
     assert done.stderr.count("\n") == 1
     assert {path.name for path in place.iterdir()} == there
@@ -101,7 +101,7 @@ def test_lbctl_does_not_ask_in_a_directory_of_another_user(trap, home):
     for words in (("status",), ("jobs",), ("restart", "lim")):
         done = as_ann(home, "lbctl", *words)
         assert done.returncode != 0
-        assert f"host.runtime_dir {place}: it belongs to user" in done.stderr
+        assert f"host.runtime_dir {place}: it is owned by user" in done.stderr
     with pytest.raises(BlockingIOError):
         lim.accept()
 
@@ -111,7 +111,7 @@ def test_a_lab_does_not_go_up_in_a_directory_of_another_user(trap, home):
     for words in (("up", "--hosts", "1"), ("status",), ("experiment", "--out", f"{home}/out")):
         done = as_ann(home, *command("lab", *words))
         assert done.returncode != 0
-        assert f"{place}: it belongs to user" in done.stderr
+        assert f"{place}: it is owned by user" in done.stderr
         assert done.stderr.count("\n") == 1
     assert not (place / "lab").exists()
 

@@ -68,7 +68,8 @@ def test_without_a_daemon_one_line(daemon, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert re.fullmatch(
-        r"lbctl: lim is not running \(.*\); start it: systemctl start lbd.target, or lbd up.*\n",
+        r"lbctl: lim is not running \(.*\); start it with: systemctl start lbd.target, or lbd "
+        r"up.*\n",
         err,
     )
 
@@ -117,10 +118,10 @@ def test_explain_has_the_numbers_in_it(daemon, capsys):
     [
         (
             {"cpu_s": 2.5},
-            "it and the commands already there need the least time; its CPU time is 2.5s",
+            "the command and those already there would finish soonest; its learnt CPU time is 2.5s",
         ),
-        ({"cpu_s": None}, "the least time; its CPU time is not known yet"),
-        ({"cpu_s": 0.02, "reason": "no-gain"}, "need less time; its CPU time is 20ms"),
+        ({"cpu_s": None}, "the least time; its learnt CPU time is not known yet"),
+        ({"cpu_s": 0.02, "reason": "no-gain"}, "need less time; its learnt CPU time is 20ms"),
     ],
 )
 def test_explain_says_what_predict_took_for_the_cpu_time(daemon, capsys, answer, said):

@@ -50,11 +50,11 @@ def test_what_means_nothing_here_is_left_out_with_a_line(name, text):
         ("admission.slots", 1, "is no setting for the whole cluster"),
         ("dispatch.lease_s", 0, "out of range"),
         ("cluster.hosts", [], "is no setting for the whole cluster"),
-        ("cluster.resources", ["memory"], "memory is asked for by --mem"),
+        ("cluster.resources", ["memory"], "memory is requested with --mem"),
         ("cluster.resources", ["a b"], "begins with a letter"),
         ("cluster.resources", [f"n{at}" for at in range(17)], "more than 16"),
         ("dispatch.lease_s", "x", "dispatch.lease_s: "),
-        ("dispatch.name_jobs", ["x" * 200], "200 printable characters at most"),
+        ("dispatch.name_jobs", ["x" * 200], "200 printable characters"),
         ("dispatch.host", "h\x1b2", "printable"),
     ],
 )

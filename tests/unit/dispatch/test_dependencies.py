@@ -167,11 +167,11 @@ async def test_task_by_task(world):
         ("ok:7", "no job 7 of yours is on record"),
         ("ok:2", "no job 2 of yours is on record"),
         ("ok:1_4", "job 1 is no array"),
-        ("ok:x", "'x' names no queued job"),
-        ("ok:-1", "'-1' names no queued job"),
-        ("sometimes:1", "'1' names no queued job"),
+        ("ok:x", "'x' is not a queued job's id"),
+        ("ok:-1", "'-1' is not a queued job's id"),
+        ("sometimes:1", "'1' is not a queued job's id"),
         ("ok:1_", "names no task"),
-        ("ok:" + "9" * 30, "names no queued job"),
+        ("ok:" + "9" * 30, "is not a queued job's id"),
     ],
 )
 async def test_what_is_refused_queues_nothing(world, what, complaint):

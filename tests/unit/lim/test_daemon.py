@@ -126,7 +126,8 @@ async def test_a_load_of_the_sites_own_is_the_index(tmp_path, caplog):
     assert lines == [
         "load.index = site:gpu: load.site_command of this host has no such load now; the smoothed "
         "index stands in",
-        'load.site_command cat: printed "gpu much", which is no name and a number from 0 up; what '
+        'load.site_command cat: printed "gpu much", which is not a name and a number of at least '
+        "0; what "
         "it said before holds until it is old",
     ]
 

@@ -106,7 +106,7 @@ def test_a_newcomer_takes_it_with_the_list_of_members(strict, caplog):
     bad = replace(made, saved={"lim.algorithm": "NOLB"})
     seen = strict["h2"].guard.vet(m.Message("c", HostId("h3"), 1, m.Members((), bad)))
     assert seen.body.settings.saved == {}
-    assert "settings from h3 are refused: the signature is wrong" in caplog.messages
+    assert "settings from h3 are refused: the signature is invalid" in caplog.messages
 
 
 def bad_ones(trusts, good):
@@ -119,21 +119,21 @@ def bad_ones(trusts, good):
         "in another's name": (in_h1s_name, "h2 has signed them in the name of h1"),
         "with another's certificate": (
             replace(in_h1s_name, seal=replace(in_h1s_name.seal, certificate=good.seal.certificate)),
-            "the signature is wrong",
+            "the signature is invalid",
         ),
         "changed on the way": (
             replace(good, counter=99, saved=theirs.saved,
                     seal=replace(good.seal, counter=good.seal.counter + 1)),
-            "the signature is wrong",
+            "the signature is invalid",
         ),
         "unsigned": (theirs, "nobody has signed them"),
         "garbage": (
             replace(theirs, seal=m.Seal(1 << 40, "h1", bytes(32), b"\x30\x03abc", b"x")),
-            "no host's certificate is with them",
+            "they come without a host's certificate",
         ),
         "nothing": (
             replace(theirs, seal=m.Seal(1 << 40, "h1", bytes(32))),
-            "no host's certificate is with them",
+            "they come without a host's certificate",
         ),
     }  # fmt: skip
 
@@ -157,7 +157,7 @@ def test_another_clusters_authority_vouches_for_nobody(strict, tmp_path, caplog)
     stranger = joined(made_authority(tmp_path / "other"), "h1")
     strict["h3"].hear("h2", forged(stranger, "h1", m.Settings(9, "h1", "NOLB")))
     assert strict["h3"].state.settings.algorithm == ""
-    assert "the certificate with them is none of this cluster's" in caplog.text
+    assert "their certificate is not from this cluster" in caplog.text
 
 
 def test_a_replay_changes_nothing(cluster):

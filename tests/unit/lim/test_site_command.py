@@ -42,7 +42,7 @@ async def test_it_is_run_again_and_again(tmp_path):
 @pytest.mark.parametrize(
     ("script", "fault"),
     [
-        ("echo gpu x", 'printed "gpu x", which is no name and a number from 0 up'),
+        ("echo gpu x", 'printed "gpu x", which is not a name and a number of at least 0'),
         ("exit 3", "failed with exit status 3"),
         ("yes gpu 1", "printed more than 4096 bytes"),
         ("exec >&-; sleep 100", "took longer than 0.3 s"),

@@ -21,7 +21,7 @@ from lbd.console.output import Page, Paint
         (("--speedup", "4,-1"), "must be 0 or more"),
         (("--work", "-1"), "is not a"),
         (("--need", "gpu=0"), "'gpu=0': an amount must be above 0"),
-        (("--need", "memory=1G"), "memory is asked for by --mem"),
+        (("--need", "memory=1G"), "memory is requested with --mem"),
         (("--mem", "16"), "16 bytes? add a unit, such as 16G"),
         (("--mem", "0"), "must be above 0"),
         (("--feature", "a", "--not-feature", "a"), "--feature a contradicts --not-feature a"),

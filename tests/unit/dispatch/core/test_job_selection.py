@@ -35,13 +35,13 @@ def test_what_is_meant(texts, ranges, user):
     ("text", "line"),
     [
         ("5-2", "'5-2': the range is backwards"),
-        ("0", "'0' names no queued job"),
-        ("h1-3", "'h1-3' names no queued job"),
-        ("1-", "'1-' names no queued job"),
-        ("-1", "'-1' names no queued job"),
-        ("٣", "'٣' names no queued job"),
-        ("9" * 30, "names no queued job"),
-        ("", "'' names no queued job"),
+        ("0", "'0' is not a queued job's id"),
+        ("h1-3", "'h1-3' is not a queued job's id"),
+        ("1-", "'1-' is not a queued job's id"),
+        ("-1", "'-1' is not a queued job's id"),
+        ("٣", "'٣' is not a queued job's id"),
+        ("9" * 30, "is not a queued job's id"),
+        ("", "'' is not a queued job's id"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(text, line):
@@ -136,7 +136,7 @@ def test_no_job_has_a_number_that_no_ledger_holds():
     largest = (1 << 63) - 1
     assert read_range(f"{largest}") == (largest, largest)
     for text in (f"{largest + 1}", "0", "9" * 20, "\u00b2"):
-        with pytest.raises(ConfigError, match="names no queued job"):
+        with pytest.raises(ConfigError, match="is not a queued job's id"):
             read_range(text)
 
 

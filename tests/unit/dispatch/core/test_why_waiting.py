@@ -133,7 +133,7 @@ def test_hosts_of_which_the_same_is_said_are_named_together():
         there = Facts(("linux",), (("gpu", gpus, gpus),))
         life.host_is(HostSlots(HostId(name), 1, facts=there), 0.0, DICE)
     submit(life, "1", needs=Needs((("gpu", 1),)))
-    lacking = "h1, h3: its gpu is taken; h2: both gpus taken"
+    lacking = "h1, h3: its gpu is in use; h2: both gpus in use"
     assert reason(life, "1") == f"next, as soon as gpu is free; {lacking}"
 
 
@@ -142,7 +142,7 @@ def test_only_what_is_lacking_now_is_waited_for():
     there = Facts(("linux",), (("gpu", 1, 1), ("disk", 2, 0)), 4 << 30, 0)
     life.host_is(HostSlots(HostId("h1"), 1, facts=there), 0.0, DICE)
     submit(life, "1", needs=Needs((("disk", 1), ("gpu", 1)), ("linux",), memory_bytes=2 << 30))
-    assert reason(life, "1") == "next, as soon as gpu is free; h1: its gpu is taken"
+    assert reason(life, "1") == "next, as soon as gpu is free; h1: its gpu is in use"
 
 
 def test_only_hosts_that_it_may_go_to_are_named():

@@ -170,7 +170,7 @@ def test_a_host_that_gave_trouble_is_avoided_for_a_while(table):
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"load": vector(accepting=False)}, "it takes no commands now"),
+        ({"load": vector(accepting=False)}, "it does not accept commands now"),
         ({"load": vector(accepting=False, slots=(0, 0))}, "its LBM does not answer"),
         ({"load": closed(Closed.OWNER)}, "its owner is back"),
         ({"load": closed(Closed.STARTING)}, "its LBM has not started yet"),

@@ -170,8 +170,8 @@ def test_a_labs_daemons_are_not_asked_to_make_way(tmp_path, monkeypatch, capsys)
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({"array": "0-3", "tasks": {"pending": 4}}, "gang     its 4 tasks begin together"),
-        ({"array_id": "12", "array_index": 3}, "gang     one of 4 tasks that begin together"),
+        ({"array": "0-3", "tasks": {"pending": 4}}, "gang     its 4 tasks start together"),
+        ({"array_id": "12", "array_index": 3}, "gang     one of 4 tasks that start together"),
     ],
     ids=["array", "task"],
 )

@@ -115,7 +115,7 @@ def test_a_plain_command_has_no_place_in_the_queue(lbm, capsys, verb):
     assert lbctl.main([verb, "h1-1"]) == 1
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith("lbctl: h1-1 is a plain lbrun: only jobs of the queue can be ")
+    assert err.startswith("lbctl: h1-1 is a plain lbrun; only queued jobs can be ")
     assert not [request for request in lbm.asked if request["op"] == "queue.act"]
 
 
@@ -173,7 +173,7 @@ def test_but_no_longer_than_it_was_told_to(daemon, capsys):
 
 def test_the_word_for_where_it_ran_is_explained():
     lines = details({"reason": "lowest"}, Clock(0.0, True))
-    assert lines[-1] == "reason     lowest: the best of the willing hosts"
+    assert lines[-1] == "reason     lowest: the best of the hosts that accept commands"
     assert details({"reason": "other"}, Clock(0.0, True))[-1] == "reason     other"
 
 

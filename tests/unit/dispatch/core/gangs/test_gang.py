@@ -1,4 +1,4 @@
-"""Gangs: jobs of an array that begin together or not at all."""
+"""Gangs: jobs of an array that start together or not at all."""
 
 import pytest
 
