@@ -122,7 +122,7 @@ class Predictions:
         corrected = judged(outcomes).corrected
         if corrected is not None and is_worthless(bias.jobs, corrected):
             how = f"correlation {corrected:.2f}, {bias.jobs} jobs"
-            self.doubt = f"predictions here have not come true ({how})"
+            self.doubt = f"predictions have not been accurate here ({how})"
         self.errors = [[str(share), off_s] for share, off_s in errors_of(outcomes)]
 
     async def _outcomes(self, limit: int) -> list[Outcome]:
@@ -219,7 +219,7 @@ def warning_of(asked: pb.PredictAsked, known: KnownSpeedup | None, largest: int)
         )
     if asked.slots_most > largest > 0:
         found.append(
-            f"no host that takes jobs now has more than {largest} slot{'s' * (largest > 1)}"
+            f"no host that accepts jobs now has more than {largest} slot{'s' * (largest > 1)}"
         )
     return "; ".join(found)
 

@@ -229,7 +229,7 @@ def fix_of(why: str) -> str:
     if "director" in why:
         return "mount the same file system there at the same path, or use lbrun --send"
     if "users.allow_root" in why:
-        return "run it run it as an ordinary user: runuser -u USER -- lbctl doctor"
+        return "run it as an ordinary user: runuser -u USER -- lbctl doctor"
     if "user" in why:
         return "create an account with the same name there"
     if why in (WORDS[Closed.NO_LBM], WORDS[Closed.STARTING]):

@@ -15,7 +15,8 @@ def in_plain_words(details: str | None) -> str:
     text = details or ""
     if "Hostname Verification Check failed" in text:
         return (
-            "it cannot prove to be that host: its certificate belongs to another, or it is revoked"
+            "it does not prove to be that host: its certificate belongs to another, or it is "
+            "revoked"
         )
     if text.startswith("failed to connect to all addresses"):
         cause = text.rpartition(": ")[2]

@@ -132,9 +132,7 @@ class Tls:
             return
         log.warning("revoked: %s", one_line(", ".join(sorted(fresh))))
         if self.is_revoked(self.identity):
-            log.warning(
-                "this host, %s, is revoked: run `lbctl join` with a new token", self.own_name
-            )
+            log.warning("this host, %s, is revoked: join again with a new token", self.own_name)
         self._learnt_s |= dict.fromkeys(fresh, time.monotonic())
         for notify in self._listeners:
             notify(fresh)

@@ -28,7 +28,7 @@ def make_own(path: Path, key: str, owners: Collection[int] | None = None) -> Non
         fault = fault_of(path, owners)
     except OSError as problem:
         raise ConfigError(
-            f"{key} {path}: {problem.strerror}; it must be a directory this user can write to to"
+            f"{key} {path}: {problem.strerror}; it must be a directory this user can write to"
         ) from problem
     if fault:
         raise ConfigError(f"{key} {path}: {fault}, or set {key}")
@@ -47,7 +47,7 @@ def fault_of(path: Path, owners: Collection[int] | None = None) -> str:
             return f"it is a link owned by user {found.st_uid}; remove it"
         found = os.stat(path)
     if not stat.S_ISDIR(found.st_mode):
-        return "Not a directory; it must be a directory this user can write to to"
+        return "Not a directory; it must be a directory this user can write to"
     if found.st_uid not in allowed:
         return f"it is owned by user {found.st_uid}; have it removed"
     closed = stat.S_IWOTH if found.st_uid == 0 else stat.S_IWOTH | stat.S_IWGRP

@@ -74,8 +74,8 @@ def open_pid_file(path: Path, key: str) -> int:
             descriptor = os.open(path, flags, MODE)
     except OSError as problem:
         raise ConfigError(
-            f"{key} {path.parent}: {problem.strerror}; it must be a directory this user can write to "
-            "to"
+            f"{key} {path.parent}: {problem.strerror}; it must be a directory this user can "
+            "write to"
         ) from problem
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:

@@ -49,7 +49,7 @@ def check_renewal(
     good = certificate.not_valid_before_utc <= certificates.at(now_s)
     good = good and certificates.at(now_s) <= certificate.not_valid_after_utc
     if identity is None or not good or not certificates.is_signed_by(shown, authority):
-        raise PeerError("not a valid host certificate")
+        raise PeerError("not a host's valid certificate")
     try:
         assert isinstance(key, ec.EllipticCurvePublicKey)
         key.verify(proof, RENEWAL + request, certificates.SIGNED_WITH)

@@ -44,9 +44,7 @@ def bind(address: Address) -> socket.socket:
     except OSError as problem:
         sock.close()
         where = f"{address.host}:{address.port}"
-        raise ConfigError(
-            f"--listen {where}: {problem.strerror}; choose another address address"
-        ) from None
+        raise ConfigError(f"--listen {where}: {problem.strerror}; choose another address") from None
     return sock
 
 

@@ -72,7 +72,7 @@ def complain_of_config(result, program, *parts):
         return
     assert (result.returncode, result.stdout) == (1, ""), result.stderr
     warning, away = result.stderr.splitlines(keepends=True)
-    assert_one_line(warning, "lbctl", *map(str, parts), "going on without that")
+    assert_one_line(warning, "lbctl", *map(str, parts), "continuing without it")
     assert_one_line(away, "lbctl", "is not running")
 
 

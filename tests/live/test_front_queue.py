@@ -143,7 +143,10 @@ def test_an_lbm_that_says_nothing_is_soon_given_up(front, fake, options):
 
     status, out, err = of_both(fake, [front, *options, "true"], say)
     assert (status, out) == (125, b"")
-    assert err == b"lbrun: this host's LBM does not answer (stopped?), so there is no queue\n"
+    assert (
+        err
+        == b"lbrun: this host's LBM does not answer (stopped?), so the queue cannot be reached\n"
+    )
 
 
 def test_a_word_that_it_was_read_is_patience_for_the_queue(front, fake):

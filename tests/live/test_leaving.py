@@ -1,4 +1,4 @@
-"""A host leaves a cluster while its daemons run, or dies and is forgotten: real daemons."""
+"""A host leaves a cluster while its daemons run, or dies and is removed: real daemons."""
 
 import subprocess
 
@@ -67,10 +67,10 @@ def test_a_host_leaves_when_nothing_of_it_is_left_and_joins_again(tls_lab, newco
     out, said = leaving.communicate(timeout=LONG_S)
     cluster = newcomer.config.read_text().split('"')[1]
     assert (out, leaving.returncode) == (f"new has left cluster {cluster}\n", 0), said
-    assert "waiting for the commands of other hosts here" in said
+    assert "waiting for other hosts' commands here" in said
     newcomer.stop()  # which only waits for what has ended
     lab.wait_until(
-        lambda: not any("new" in lab.states(host) for host in lab.hosts), "it is forgotten", LONG_S
+        lambda: not any("new" in lab.states(host) for host in lab.hosts), "it is removed", LONG_S
     )
     assert not any(newcomer.root.glob("state/tls/*"))
     assert newcomer.run("lbctl", "leave").returncode == 0, "what is done is not done again"

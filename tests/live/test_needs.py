@@ -138,11 +138,11 @@ def test_what_no_host_has_is_refused_at_once_and_accepted_by_the_queue_with_a_li
     )  # fmt: skip
     queued = run(lab, "-d", "--feature", "huge", "true")
     assert queued.returncode == 0
-    assert "h1, h2: no feature huge; it begins once a host has what it needs" in queued.stderr
+    assert "h1, h2: no feature huge; it starts once a host has what it needs" in queued.stderr
     for words in (("--need", "gpu=3"), ("--feature", "huge")):
         found = lab.lbctl_json("h1", "predict", *words)
         assert (found["how"], found["choices"]) == (
-            "no host that takes jobs now has what it needs", []
+            "no host that accepts jobs now has what it needs", []
         )  # fmt: skip
     assert lab.lbctl_json("h1", "predict", "--need", "gpu=2")["predicted_wait_s"] == 0
     run(lab, "--need", "gpu=0", "true").stderr.index("an amount must be above 0")

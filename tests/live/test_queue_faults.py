@@ -113,7 +113,7 @@ def test_an_order_that_meets_no_keeper_is_given_again(lab, tmp_path):
     wait(lab, name)
     refused, *_, done = job(lab, name)["attempts"]
     assert (refused["state"], done["state"]) == ("refused", "done")
-    assert refused["reason"] == "h2: the keeper is away"
+    assert refused["reason"] == "h2: the keeper is not connected"
 
 
 def test_what_a_keeper_had_that_dropped_its_lbm_is_made_again(lab, tmp_path):

@@ -231,7 +231,7 @@ ODD = {
     "a path without what to write": field(steps.WRITE, b"/dev/null\0"),
     "nothing to compare": field(steps.SAME, NUMBER),
     "nothing to run": field(steps.EXEC, b"/bin\0"),
-    "what is not writable": field(steps.WRITE, b"/lbd/no/such\x000\0"),
+    "what cannot be written": field(steps.WRITE, b"/lbd/no/such\x000\0"),
     "what need not be written": field(steps.TRY_WRITE, b"/lbd/no/such\x000\0"),
 }
 

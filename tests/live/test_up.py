@@ -152,7 +152,7 @@ def test_a_second_one_is_refused(up):
         env=client_environment(),
     )  # fmt: skip
     assert second.returncode == 1
-    assert second.stderr.startswith(f"lbd up: another `lbd up` (pid {up.process.pid}) runs on")
+    assert second.stderr.startswith(f"lbd up: another `lbd up` (pid {up.process.pid}) is using")
     assert second.stderr.count("\n") == 1
 
 
@@ -182,7 +182,7 @@ def test_a_daemon_that_refuses_its_configuration_is_not_started_for_ever(short_d
         started = Up(short_dir, *sets)
         assert started.process.wait(timeout=40) == 2
     assert "rejects its configuration" in started.said()
-    assert "starting it again" not in started.said()
+    assert "restarting it" not in started.said()
     assert started.left() == []
 
 

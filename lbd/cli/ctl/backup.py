@@ -95,9 +95,7 @@ def backup(options: argparse.Namespace, path: str | None) -> int:
     with scratch(file.parent) as directory:
         parts = gathered(config, directory)
         if not set(parts) - {CONFIG, HOSTS}:
-            raise LbdError(
-                f"nothing to back up on {config.host.name}: no authority, ledger or settings"
-            )
+            raise LbdError(f"nothing to save on {config.host.name}: no authority, ledger, settings")
         known = authority_known_here(config)
         manifest = Manifest(
             1, lbd.__version__, config.cluster.name, config.host.name, time.time(), known
@@ -211,10 +209,7 @@ def say_what_is_next(
         say(f"{restored.held} jobs are held, {restored.lost} are lost; once the dispatcher runs: "
             "`lbctl jobs`, then `lbctl release ID` or `lbctl kill ID`")  # fmt: skip
     if is_elsewhere(host.address):
-        say(
-            f"{host.address} is not an address of this machine: run `lbctl config set host.address "
-            "ADDRESS` first"
-        )
+        say(f"{host.address} is not this machine's address: `lbctl config set host.address` first")
     if manifest.authority and not host_files(config).exist():
         say(f"{host.name} has no certificate: first run `lbctl token create {host.name}` on the "
             "authority's host and `lbctl join` here")  # fmt: skip
@@ -249,9 +244,7 @@ def unpacked(file: Path, directory: Path) -> list[str]:
                 name = member.name
                 is_part = name in (MANIFEST, *AUTHORITY, *PARTS) and name not in names
                 if not (is_part and is_whole(member)):
-                    raise LbdError(
-                        f"{file} is not an lbctl backup: it contains {one_line(name, 80)}"
-                    )
+                    raise LbdError(f"{file} is not an lbctl backup: {one_line(name, 80)} in it")
                 if name != LEDGER and member.size > SMALL_BYTES_MAX:
                     raise LbdError(f"{file}: {name} is larger than {SMALL_BYTES_MAX} bytes")
                 source = tar.extractfile(member)
@@ -302,9 +295,7 @@ def check_is_ours(file: Path, manifest: Manifest, config: Config) -> None:
         )
     if config.path and manifest.cluster != config.cluster.name:
         said = one_line(manifest.cluster, 80)
-        raise LbdError(
-            f"{file} is from cluster {said}, but {config.path} names {config.cluster.name}"
-        )
+        raise LbdError(f"{file} is of cluster {said}, but {config.path} of {config.cluster.name}")
 
 
 def checked_authority(directory: Path, config: Config) -> Ledger:

@@ -44,7 +44,7 @@ LISTENER = "metrics.listen"
 HEADER = ("SETTING", "VALUE", "FROM")
 ABOUT = {
     "check": "check a file and report each fault",
-    "show": "show show every setting in force on this host, and where it comes from",
+    "show": "show every setting in force on this host, and where it comes from",
     "set": "change one setting in this host's lbd.toml, or for the whole cluster",
 }
 EXAMPLES = (

@@ -30,7 +30,7 @@ def add_options(parser: Parser) -> None:
         help="instant, queue/T, smoothed/T, load-average, utilisation/T; T in the thesis's seconds "
              f"(default {INDEX})")  # fmt: skip
     add("--users", type=count, default=USERS, metavar="N",
-        help=f"users users on each busy host (default {USERS})")  # fmt: skip
+        help=f"users on each busy host (default {USERS})")  # fmt: skip
     add("--demand", type=positive, default=0.25, metavar="S",
         help="mean CPU time of a command, s (default 0.25)")  # fmt: skip
     add("--duration", type=span, default=20.0, metavar="DUR",
@@ -38,12 +38,12 @@ def add_options(parser: Parser) -> None:
     add("--replications", type=count, default=1, metavar="R", help=
         "replications, each with different scripts (default 1; intervals are reliable from 4)"
         )  # fmt: skip
-    add("--seed", type=int, default=1, metavar="S", help="seed seed of the scripts (default 1)")
+    add("--seed", type=int, default=1, metavar="S", help="seed of the scripts (default 1)")
     add("--commands", type=words, default=[], metavar="NAME,…",
         help=f"from {', '.join(NAMES)} (default: those installed here)")  # fmt: skip
     add("--set", action="append", default=[], dest="settings", metavar="SECTION.KEY=VALUE",
         help="a setting for every host's lbd.toml (repeatable)")  # fmt: skip
-    add("--json", action="store_true", help="print print the results as one JSON object")
+    add("--json", action="store_true", help="print the results as one JSON object")
 
 
 def words(given: str) -> list[str]:

@@ -29,7 +29,9 @@ Run = Callable[[argparse.Namespace], int]
 PARTS = ("lim", "lbm", "dispatcher", "keeper", "host")
 OTHERWISE = "the lab whose host this shell acts from, else one lab per user"
 STORES = ("sqlite:///", "postgresql://", "postgres://")
-DESCRIPTION = "a cluster of real daemons on this one machine: hosts h1, h2 … that can be killed and cut off off"
+DESCRIPTION = (
+    "a cluster of real daemons on this one machine: hosts h1, h2 … that can be killed and cut off"
+)
 EXAMPLES = (
     "lbd lab up --hosts 4 --cpus 1     four hosts; root gives each its own namespaces",
     'eval "$(lbd lab env h1)"          lbrun and lbctl now act from h1',

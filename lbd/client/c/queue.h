@@ -18,7 +18,8 @@ static void read_input(void) {
         if ((more = read(0, input + input_size, INPUT_MAX + 1 - input_size)) < 0)
             _exit(say("standard input: %s", strerror(errno)));
     if (input_size > INPUT_MAX)
-        _exit(say("standard input exceeds %d MiB, too much for the queue; "\n                  "let the command read a file, or use --no-stdin", INPUT_MAX >> 20));
+        _exit(say("standard input exceeds %d MiB, too much for the queue; "
+                  "let the command read a file, or use --no-stdin", INPUT_MAX >> 20));
 }
 
 static void put_wish(FILE *to) {
@@ -51,11 +52,12 @@ static _Noreturn void wait_in_queue(bool taken) {
         switch (tag) {
         case SILENCE:
             if (!spoken) _exit(say("this host's LBM does not answer (stopped?), so the queue cannot be reached"));
-            _exit(say("no answer from the queue, which may have accepted the job: "\n                      "check lbctl jobs, or use --idempotency-key"));
+            _exit(say("no answer from the queue, which may have accepted the job: "
+                      "check lbctl jobs, or use --idempotency-key"));
         case GONE:
             if (!*jobs) _exit(say("lost contact with the LBM; the queue may have accepted the job"));
             _exit(say("lost contact with the LBM; %s %s: lbctl wait %s", named,
-                      several ? "go" : "goes", jobs));
+                      several ? "continue" : "continues", jobs));
         case UNFIT: _exit(say("%s", body));
         case QUEUED:
             jobs = one_line(body);

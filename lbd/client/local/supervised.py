@@ -60,7 +60,7 @@ def run_supervised(
         say(reason)
     if not status and (trouble := why_not_fetched()):
         status, cause = FAILED, "failed"
-        reason = f"{trouble}; the command itself ended with 0"
+        reason = f"{trouble}; the command itself exited with 0"
         say(reason)
     if "status_file" in options.values:
         ended = {

@@ -63,7 +63,7 @@ def exposed(url: str, environment: Mapping[str, str]) -> str:
         return ""  # it is no URL: others say so
     if not away or mode in SAFE:
         return ""
-    how = "in the open" if mode == "disable" else "to anyone who answers there"
+    how = "unencrypted" if mode == "disable" else "to a server whose identity is not checked"
     return f"commands and environments go to {', '.join(away)} {how} (sslmode={mode})"
 
 
@@ -78,4 +78,4 @@ def fault_of_password_file(url: str, environment: Mapping[str, str]) -> str:
             mode = os.fstat(file.fileno()).st_mode
     except OSError as problem:
         return f"{path}: {problem.strerror}"
-    return f"{path} is passed over, since others may read it: chmod 600" if mode & 0o077 else ""
+    return f"{path} is ignored because others can read it: chmod 600 it" if mode & 0o077 else ""

@@ -243,7 +243,7 @@ class Execution:
     ) -> list[Action]:  # fmt: skip
         """`number`: of the signal that asks it, unless it is killed."""
         if self.phase in NOT_SPAWNED:
-            return self._call_off(reason or "it was to end")
+            return self._call_off(reason or "it was asked to end")
         if self.phase is Phase.COLLECTING:
             return [e.StopFiles()]
         if self.phase not in ALIVE or (self.asked is Asked.KILL and asked is not Asked.KILL):

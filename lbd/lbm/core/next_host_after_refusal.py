@@ -72,7 +72,7 @@ class Eviction:
         if self.has_warned:
             return ""
         self.has_warned = True
-        return f"the owner of {self.host} is back; it waits for a host that takes it: {why}"
+        return f"the owner of {self.host} is back; it is waiting for a host that accepts it: {why}"
 
 
 @dataclass(slots=True)
@@ -217,4 +217,4 @@ def too_few(least: int, able: Mapping[HostId, int], named: HostId | None) -> str
     if named is not None:
         return f"-n {least}: {named} has {most} slots"
     largest = max(able, key=lambda name: (able[name], name))
-    return f"-n {least}: no host has so many slots; the most are {most}, on {largest}"
+    return f"-n {least}: no host has {least} slots; the largest is {largest} with {most}"

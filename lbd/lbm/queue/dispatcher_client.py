@@ -242,7 +242,7 @@ class DispatcherClient:
         Unavailable."""
         wait_s = self._user_rates.wait_s(user, size_bytes, time.monotonic())
         if wait_s is None:
-            raise Unavailable(f"{user} asks the queue for too much at once; ask again later")
+            raise Unavailable(f"{user} makes too many requests to the queue; try again later")
         if wait_s:
             await asyncio.sleep(wait_s)
 
@@ -312,7 +312,7 @@ class DispatcherClient:
                 task.cancel()
             await asyncio.gather(*trying, return_exceptions=True)
         if not ready:
-            raise self._away(f"no dispatcher leads just now ({', '.join(hosts)})")
+            raise self._away(f"no dispatcher is leading at the moment ({', '.join(hosts)})")
         found = min(ready, key=lambda host: host == self._doubted)
         if found != self._doubted:
             self.leads(found)

@@ -57,8 +57,8 @@ BLANKS = 16  # empty files that are remembered for others
 FULL_BYTES = 64 << 10  # with less a disk counts as full
 BLOCK_BYTES = 512  # as stat counts
 AHEAD_BYTES = 1 << 20  # file systems allocate before it is written: as much again, and a little
-FULL_WHY = "its output may be cut short: its host's disk was full"
-QUICK_WHY = "it printed more than there was room for: its host's disk was full"
+FULL_WHY = "its output may be incomplete: its host's disk was full"
+QUICK_WHY = "it printed more than fits: its host's disk was full"
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,8 +282,8 @@ class SpoolCare:
             if self._trim(job, number, limits.get((job, number))) and short:
                 self._attempts.end(job, number)
                 uid = owner_of(self._spool.output(job, number))
-                log.warning("%s: the disk is short; ended what took more of it than it printed, of "
-                            "user %d", self._spool.root, uid)  # fmt: skip
+                log.warning("%s: the disk is almost full; ended jobs of user %d that used more of "
+                            "it than they printed", self._spool.root, uid)  # fmt: skip
             if full and self._attempts.alive(job, number):
                 self._spool.mark_cut(job, number)
         self._end_quick(begun, pace)
@@ -295,8 +295,8 @@ class SpoolCare:
         self._too_quick = too_quick(pace.values(), self._shortage(spool.root))
         for uid in self._too_quick & before:
             spool.quick.until_s[uid] = clock_s() + DISCARD_S
-            log.warning("%s: user %d prints more than there is room for; ended what does, and keep "
-                        "no output of theirs for %g s", spool.root, uid, DISCARD_S)  # fmt: skip
+            log.warning("%s: user %d prints more than fits; ended those jobs, and storing none of "
+                        "this user's output for %g s", spool.root, uid, DISCARD_S)  # fmt: skip
             for key in begun:
                 owner, size_bytes = pace.get(key, (uid, 0))
                 if owner == uid and size_bytes > RUNNING_BYTES_MIN:
@@ -312,7 +312,9 @@ class SpoolCare:
         self._room_due_s = clock_s() + max(ROOM_EVERY_S, ROOM_REST * (clock_s() - began_s))
         for uid, count in lost.items():
             what = f"{count} files" if short.files else f"{count >> 20} MiB"
-            log.warning("%s: the disk is short; lost of user %d: %s", spool.root, uid, what)
+            log.warning(
+                "%s: the disk is almost full; dropped output of user %d: %s", spool.root, uid, what
+            )
 
     def _trim(self, job: JobId, number: int, limit_bytes: int | None) -> bool:
         """Returns as `Spool.trim`."""
@@ -320,6 +322,6 @@ class SpoolCare:
             return self._spool.trim(job, number, limit_bytes)
         except OSError as problem:
             if (text := str(problem)) != self._trouble:
-                log.warning("dispatch.max_output_bytes is not kept to here: %s", text)
+                log.warning("dispatch.max_output_bytes cannot be enforced here: %s", text)
             self._trouble = text
             return False

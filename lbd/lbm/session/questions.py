@@ -226,5 +226,5 @@ class Questions:
 def as_list(value: object) -> list[object]:
     """Raises TypeError if it is none."""
     if not isinstance(value, list):
-        raise TypeError("a list was expected")
+        raise TypeError("expected a list")
     return value

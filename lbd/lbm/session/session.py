@@ -120,9 +120,9 @@ class Connection:
                 refusal: Json = {"ok": False, "error": f"question too long: {problem}"}
                 self._send(frames.JSON, json.dumps(refusal).encode())
             else:
-                self._send(tags.UNFIT, f"the lbm cannot take this request: {problem}".encode())
+                self._send(tags.UNFIT, f"the LBM cannot accept this request: {problem}".encode())
         except (ValueError, PeerError) as problem:
-            self._send(tags.UNFIT, f"the lbm cannot take this request: {problem}".encode())
+            self._send(tags.UNFIT, f"the LBM cannot accept this request: {problem}".encode())
         except (TimeoutError, OSError):
             pass
         finally:

@@ -237,14 +237,14 @@ def figures_row(figure: pb.Figures) -> list[object]:
 def finite(value: float) -> float:
     """Raises PeerError, also for what would not be finite once it is squared."""
     if not abs(value) <= FIGURE_MAX:
-        raise PeerError("its figures are no numbers")
+        raise PeerError("its figures are not numbers")
     return value
 
 
 def counted(value: int) -> int:
     """Raises PeerError."""
     if value > COUNT_MAX:
-        raise PeerError("its figures are no numbers")
+        raise PeerError("its figures are not numbers")
     return value
 
 

@@ -75,7 +75,7 @@ TABLE = (
            (LIM,)),
     Metric("load_queue_tasks", GAUGE, "smoothed length of a queue of this host", (LIM,),
            (Label("queue", ("cpu", "io", "memory")),)),
-    Metric("cpu_utilisation_ratio", GAUGE, "utilisation utilisation of the usable cores, 0 to 1", (LIM,)),
+    Metric("cpu_utilisation_ratio", GAUGE, "utilisation of the usable cores, 0 to 1", (LIM,)),
     Metric("usable_cores", GAUGE, "usable cores, by affinity and quota", (LIM,)),
     Metric("memory_available_bytes", GAUGE, "memory available to new programs", (LIM,)),
     Metric("memory_bytes", GAUGE, "memory of the host or its container", (LIM,)),
@@ -112,8 +112,12 @@ TABLE = (
     Metric("picks", COUNTER, "commands of this host's users that have run, by place", (LBM,),
            (Label("where", ("here", "elsewhere")),)),
     Metric("wrong_picks", COUNTER, "commands sent to a host that was no less busy", (LBM,)),
-    Metric("job_waiting_seconds", HISTOGRAM, "time time from submission to start; a queued job is counted where it ran", (LBM,), (JOB_KIND,), TIMES_S),
-    Metric("job_response_seconds", HISTOGRAM, "time time from submission to end; a queued job is counted where it ran", (LBM,), (JOB_KIND,), TIMES_S),
+    Metric("job_waiting_seconds", HISTOGRAM,
+           "time from submission to start; a queued job is counted where it ran", (LBM,),
+           (JOB_KIND,), TIMES_S),
+    Metric("job_response_seconds", HISTOGRAM,
+           "time from submission to end; a queued job is counted where it ran", (LBM,),
+           (JOB_KIND,), TIMES_S),
     Metric("job_slowdown", HISTOGRAM, "as in `lbctl stats`: (response time − CPU time) ÷ CPU time; "
                                       "a queued job is counted where it "
                                       "ran", (LBM,), (JOB_KIND,), SLOWDOWNS),

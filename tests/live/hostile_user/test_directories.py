@@ -126,9 +126,9 @@ def test_a_link_of_another_user_to_our_own_directory_is_not_followed(home):
     try:
         done = as_ann(home, *command("up"))
         assert done.returncode == 2
-        assert "it is a link of user" in done.stderr
+        assert "it is a link owned by user" in done.stderr
         done = as_ann(home, *command("lab", "up", "--hosts", "1"))
-        assert "it is a link of user" in done.stderr
+        assert "it is a link owned by user" in done.stderr
         assert list((home / "run").iterdir()) == []
     finally:
         place.unlink()
@@ -142,7 +142,7 @@ def test_an_lbm_takes_no_keeper_but_roots_and_its_own(short_dir):
         await KeeperLink(lambda: None).connect(short_dir / "keeper.sock", Config())
 
     with listening(short_dir / "keeper.sock") as keeper:
-        with pytest.raises(ConfigError, match="not root's or ours"):
+        with pytest.raises(ConfigError, match="not root or us"):
             asyncio.run(connect())
         connection, _ = keeper.accept()
         with connection:
@@ -158,7 +158,7 @@ def test_root_sends_no_signal_where_the_daemons_account_says(two):
         try:
             done = two.run("root", "cd / && lbctl restart lim")
             assert done.returncode != 0
-            assert "which is another user's" in done.stderr
+            assert "which belongs to another user" in done.stderr
             assert bystander.poll() is None
         finally:
             file.write_text(before)

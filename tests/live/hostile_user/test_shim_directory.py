@@ -149,4 +149,4 @@ def test_what_others_may_write_in_is_not_used(victim, own_stamp):
     os.chown(key / "stamp", victim.uid, victim.uid)
     result = victim.run()
     assert (result.stdout, result.returncode) == (TRUE, 0), result
-    assert "writable by others in" in result.stderr
+    assert "is writable by others" in result.stderr

@@ -56,7 +56,7 @@ async def test_what_goes_wrong_is_one_line_each_time_it_changes(script, fault, c
         assert command.loads.at(time.monotonic()) == {}
         await until(lambda: command._failures > 1)
     assert [record.getMessage() for record in caplog.records] == [
-        f"load.site_command sh: {fault}; what it said before holds until it is old"
+        f"load.site_command sh: {fault}; its last values are used until they are too old"
     ]
 
 

@@ -20,7 +20,7 @@ from lbd.net.details import in_plain_words
          "it cannot be reached (Connection refused (111))"),
         ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: "
          "Hostname Verification Check failed.",
-         "it cannot prove to be that host: its certificate belongs to another, or it is revoked"),
+         "it does not prove to be that host: its certificate belongs to another, or it is revoked"),
         ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: FD Shutdown",
          "it cannot be reached (no answer)"),
         ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: connect() "

@@ -63,7 +63,8 @@ def test_the_key(command, key):
 
 
 STAYING = {
-    "make -j8": "starts other commands", "bash -c true": "starts other commands", "cd /": "built into the shell",
+    "make -j8": "starts other commands", "bash -c true": "starts other commands",
+    "cd /": "built into the shell",
     "sudo true": "this host", "vim x": "is interactive", "ssh h2": "is interactive",
     "/bin/kill 1": "this host", "as x.s": "a compiler stage", "cat x": "copies files",
     "python3": "standard input", "sort /dev/tty": "/dev", "cc -c /tmp/x.c": "/tmp",

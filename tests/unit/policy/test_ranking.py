@@ -101,7 +101,7 @@ def test_must_leave_with_nobody_there():
     assert "no other host is up" in found.reason
 
 
-@pytest.mark.parametrize("why", ["down", "drained", WORDS[Closed.NO_LBM], "not heard of yet"])
+@pytest.mark.parametrize("why", ["down", "drained", WORDS[Closed.NO_LBM], "not heard from yet"])
 def test_a_named_host_is_asked_itself_whatever_is_believed_of_it(why):
     seen = view({"h1": 0.0, "h2": math.inf}, whys={"h2": why}, dead=["h2"])
     found = decide(request(wanted="h2"), seen)

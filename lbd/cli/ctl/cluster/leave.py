@@ -41,8 +41,7 @@ KEPT = ("settings.json", "drains.json", "drained", "hosts.json")
 
 def add_leave_options(parser: Parser) -> None:
     parser.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
-                        help="how long to wait how long to wait for commands to end; then exit "
-                             "1")  # fmt: skip
+                        help="how long to wait for commands to end; then exit 1")  # fmt: skip
 
 
 def leave(daemons: Daemons, options: argparse.Namespace) -> int:

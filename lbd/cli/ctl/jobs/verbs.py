@@ -276,7 +276,7 @@ def add_job_options(parser: Parser) -> None:
 
 def add_kill_options(parser: Parser) -> None:
     parser.add_argument("-s", "--signal", metavar="SIG", type=signal_named, default=0,
-                        help="send send only this signal (default: TERM, then KILL)")  # fmt: skip
+                        help="send only this signal (default: TERM, then KILL)")  # fmt: skip
     add_filters(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask, however many there are")
     parser.add_argument("ids", metavar="ID", nargs="*",

@@ -177,7 +177,7 @@ def test_for_the_whole_cluster_it_is_saved_by_the_lim(lbctl, file, daemon):
     assert file.read_text() == before
 
 
-REVOKED = {"signed_by": "h2", "doubt": "h2, which has signed them, is revoked"}
+REVOKED = {"signed_by": "h2", "doubt": "h2, which signed them, is revoked"}
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ FROM = "from how long 212 earlier jobs held their slots"
                 "corrected by the outcome of 30 earlier predictions",
             ],
         ),
-        ("no estimate before 5 jobs have ended", ["no estimate before 5 jobs have ended"]),
+        ("no estimate until 5 jobs have ended", ["no estimate until 5 jobs have ended"]),
         ("", ["there is no data to predict from"]),
     ],
 )

@@ -112,7 +112,7 @@ def test_who_may_not_place_it_is_told_so_and_not_what_administrators_would_do(
     assert main(["queue", *words]) == 1
     said = capsys.readouterr().err
     assert "only administrators may" in said
-    assert "jobs are in the queue" not in said
+    assert "the queue has jobs" not in said
 
 
 def test_enabled_once_its_dispatcher_answers(cluster, capsys):

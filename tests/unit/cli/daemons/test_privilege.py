@@ -53,7 +53,7 @@ def test_daemons_are_root_only_where_that_is_written(tmp_path, monkeypatch):
         refuse_root(config_of(tmp_path, "nobody"), "lim")
     root_again = LocalUser("toor", 0, 0)
     monkeypatch.setattr("lbd.cli.daemons.privilege.find_account", lambda _: root_again)
-    with pytest.raises(ConfigError, match='toor is root; write "root"'):
+    with pytest.raises(ConfigError, match='toor is root; use "root"'):
         daemons_account(config_of(tmp_path, "toor"))
 
 

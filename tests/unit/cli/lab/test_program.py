@@ -89,7 +89,7 @@ def test_where_a_shell_acts_from_a_lab_its_commands_need_no_directory(made, monk
 
 
 def test_from_inside_a_host_a_lab_is_not_steered(made, monkeypatch, capsys):
-    """Its processes cannot be seen from there: `down` would remove the record of what runs."""
+    """Its processes cannot be accessed from there: `down` would remove the record of what runs."""
     root = made("here")
     monkeypatch.setenv("LBD_CONFIG", str(root / "h1/lbd.toml"))
     monkeypatch.setenv(INSIDE, str(root))

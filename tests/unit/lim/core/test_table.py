@@ -29,7 +29,7 @@ def why(table, now_s, name=H2):
 
 
 def test_a_host_is_up_then_late_then_down_by_the_age_of_its_sample(table):
-    assert table.state(H2, 100.0) == (HostState.DOWN, "not heard of yet")
+    assert table.state(H2, 100.0) == (HostState.DOWN, "not heard from yet")
     table.record(sample("h2", 1, age_s=2.0), 100.0)
     for now_s, state, reason in [
         (100.0, HostState.UP, ""),

@@ -244,10 +244,10 @@ NOT_BEGUN = {"data": [], "at": [0, 0], "attempt": 0, "more": True, "state": "pen
 
 
 def test_logs_of_a_job_that_has_not_begun_say_why(daemon, capsys):
-    pending = {**JOB, "id": 5, "state": "pending", "reason": "2 jobs go before it"}
+    pending = {**JOB, "id": 5, "state": "pending", "reason": "2 jobs are ahead of it"}
     daemon("lbm", **{"queue.logs": NOT_BEGUN, "queue.jobs": {"jobs": [pending]}})
     assert lbctl.main(["logs", "5"]) == 0
-    said = "lbctl: job 5 has not started: 2 jobs go before it\n"
+    said = "lbctl: job 5 has not started: 2 jobs are ahead of it\n"
     assert capsys.readouterr() == ("", said)
 
 

@@ -155,7 +155,7 @@ def test_an_error_under_json_is_an_object(daemon, capsys, words, kind, fix):
 
 def test_wait_gives_an_lbm_time_to_come_back(daemon, monkeypatch):
     monkeypatch.setattr(plain_commands, "PAUSE_S", 0.01)
-    away = {"ok": False, "error": "h1, where h1-7 was started: its lbm cannot be reached",
+    away = {"ok": False, "error": "h1, where h1-7 was started: its LBM cannot be reached",
             "code": "unavailable"}  # fmt: skip
     ended = {"ok": True, "job": {**JOB, "state": "done"}, "open": False}
     answers = iter((away, away, ended))

@@ -254,7 +254,7 @@ class History(Account):
             return
         together = self.together(row)
         if any(one.host for one in together):
-            with pytest.raises(LbdError, match="runs already"):
+            with pytest.raises(LbdError, match="is already running"):
                 self.life.hold(row.job.id, "held by ann", *self.when)
             return
         for one in together:
