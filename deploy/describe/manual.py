@@ -8,15 +8,18 @@ from lbd import __version__
 
 SECTIONS = {"lbd": 8}  # daemons; the others are user commands
 FILES = (
-    ("/etc/lbd/lbd.toml", "the configuration of the hosts, see lbd.toml(5)"),
-    ("~/.config/lbd/lbd.toml", "a user's own, before that of /etc"),
-    ("/run/lbd", "sockets of the daemons of root; of others $XDG_RUNTIME_DIR/lbd"),
-    ("/var/lib/lbd", "what outlives a restart; of others ~/.local/state/lbd"),
-    ("/var/lib/lbd-authority", "the cluster's authority, where `lbctl init` ran; root's alone"),
+    ("/etc/lbd/lbd.toml", "this host's configuration; see lbd.toml(5)"),
+    ("~/.config/lbd/lbd.toml", "a user's own, which takes precedence over /etc"),
+    ("/run/lbd", "the daemons' sockets; $XDG_RUNTIME_DIR/lbd for daemons not started by root"),
+    ("/var/lib/lbd", "what survives restarts; ~/.local/state/lbd for daemons not started by root"),
+    (
+        "/var/lib/lbd-authority",
+        "the cluster's authority, on the host where `lbctl init` ran; only for root",
+    ),
 )
 ENVIRONMENT = (
     ("LBD_CONFIG", "the configuration file to use"),
-    ("NO_COLOR", "if set, no colour, also on a terminal"),
+    ("NO_COLOR", "if set, no colour, even on a terminal"),
 )
 
 
@@ -60,7 +63,7 @@ def settings_page(known: Sequence[Setting], others: Sequence[Program], day: str)
         *paragraphs((
             "TOML. The same file serves every host; each finds itself in cluster.hosts by "
             "host.name. An unknown key or a bad value stops a program with one line that names "
-            "file, line and key, what is allowed, and the nearest right spelling.",
+            "file, line and key, what is allowed, and the closest known spelling.",
         )),
         ".SH SETTINGS",
     ]  # fmt: skip

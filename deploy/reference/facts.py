@@ -16,29 +16,29 @@ from lbd.lbm.core.execution_outcome import CHECKPOINTED, LBRUN_FAILED, TIMED_OUT
 from lbd.model import ENDED_STATES, HostState, JobState
 
 HOST_STATES = {
-    "up": "it reports, and takes commands if it has a free slot",
+    "up": "it reports, and accepts commands if it has a free slot",
     "late": "its last report is older than `lim.stale_after_s`; nothing is sent there",
-    "down": "nothing has been heard of it for longer still, or its connection is gone",
-    "drained": "up, but somebody asked that no new commands go there (`lbctl drain`)",
+    "down": "it has been silent for longer than `lim.down_after_s`, or its daemons were stopped",
+    "drained": "up, but accepts no new commands (`lbctl drain`)",
 }
 JOB_STATES = {
-    "pending": "waits for its turn, its time or a slot; a held job is `pending` with a reason "
-    "that begins with `held`",
-    "running": "has begun on a host",
-    "suspended": "has begun and is stopped, because the owner of its host is back or somebody "
-    "has stopped it",
+    "pending": "waiting for its turn, its start time or a slot; a held job is `pending` with a "
+    "reason that begins with `held`",
+    "running": "has started on a host",
+    "suspended": "has started and is stopped: its host's owner is back, or it was stopped by a "
+    "signal",
     "done": "ended with exit status 0",
     "failed": "ended with another exit status or by a signal, or could not be started",
-    "cancelled": "was ended before it began, or by `lbctl kill`",
+    "cancelled": "was ended before it started, or by `lbctl kill`",
     "lost": "its host was lost while it ran, and `--no-restart` forbids a second attempt",
-    "unknown": "a plain `lbrun` ran on its own host, and nobody saw how it ended",
+    "unknown": "a plain `lbrun` ran on its own host, and its outcome is not known",
 }
 ATTEMPT_STATES = {
-    "leased": "given to a host that has not said yet that it has begun",
-    "cut": "killed at the CPU time of its tier (`tags`); the next one begins from the start",
+    "leased": "sent to a host that has not yet reported its start",
+    "cut": "killed at the CPU time of its tier (`tags`); the next one starts from the beginning",
     "checkpoint": "stopped itself with exit status 85; the next one continues",
-    "refused": "nothing ran: the host did not take it",
-    "evicted": "ended since the owner of its host is back; the next one begins from the start, on "
+    "refused": "nothing ran: the host refused it",
+    "evicted": "ended because its host's owner is back; the next one starts from the beginning, on "
     "another host",
 }
 ALGORITHM_TEXTS = {
@@ -48,20 +48,20 @@ ALGORITHM_TEXTS = {
     "CENTRAL": ("each host reports changes to the coordinator, which keeps them to itself",
                 "the coordinator, which sees every choice and so never sends the commands of two "
                 "hosts to one idle host"),
-    "RANDOM": ("no reports of changes", "each busy host: any other that takes commands"),
+    "RANDOM": ("no reports of changes", "each busy host: any other that accepts commands"),
     "THRHLD": ("no reports; up to `lim.probe_limit` random hosts are asked for each command",
                "each host: the first of them whose load is light"),
     "LOWEST": ("the same questions as THRHLD",
-               "each host: the lowest of those asked, an empty one at once"),
+               "each host: the lowest of those asked, or the first idle one"),
     "RESERVE": ("no reports; a lightly loaded host asks up to `lim.reservations` loaded hosts for "
                 "their next command",
                 "each host: its newest reservation, if that host is still lightly loaded"),
-    "NOLB": ("no reports", "nobody: every command stays"),
+    "NOLB": ("no reports", "no host: every command stays"),
     "P2C": ("as GLOBAL, and a few promising hosts are asked where loads are not fresh",
-            "each host: of a few drawn at random, the one where one more task costs all who are "
-            "there the least time; old loads count for less"),
-    "PREDICT": ("as P2C", "as P2C, and the shorter the command by its learnt CPU time, the more "
-                "must be gained by moving it"),
+            "each host: of a few drawn at random, the one where one more task slows everything "
+            "there the least; old loads count for less"),
+    "PREDICT": ("as P2C", "as P2C, and the shorter the command (by its learnt CPU time), the "
+                          "larger the gain must be"),
 }  # fmt: skip
 DISCIPLINE_TEXTS = {
     "fcfs": "one queue for all hosts, strictly first come, first served",
@@ -80,10 +80,10 @@ EXITS = (
     ("lbrun", "128 + N", "signal N ended the command (`lbrun` dies of the same signal)"),
     ("lbrun", str(TIMED_OUT), "the time limit of `--timeout` has passed"),
     ("lbrun", str(LBRUN_FAILED), "`lbrun` failed; the reason is on stderr"),
-    ("lbrun", "126", "the command was found and cannot be executed"),
+    ("lbrun", "126", "the command was found but cannot be executed"),
     ("lbrun", "127", "the command was not found"),
     ("a queued job", str(CHECKPOINTED), "with `--checkpoint`: stopped here, to be continued"),
-    ("lbctl wait", "0", "all jobs ended well"),
+    ("lbctl wait", "0", "all jobs succeeded"),
     ("lbctl wait", "1", "at least one did not"),
     ("lbctl wait", "2", "time-out, no such job, permission denied, no answer, no outputs yet"),
     ("lbctl doctor", "1", "it found at least one fault"),
@@ -95,7 +95,7 @@ EXITS = (
     ),
     ("lbctl, lbd", str(EXIT_USAGE), "the command line or the configuration is wrong"),
     ("lbctl, lbd", str(EXIT_INTERRUPTED), "interrupted"),
-    ("lbctl, lbd", str(EXIT_BROKEN_PIPE), "the program that read its output has gone away"),
+    ("lbctl, lbd", str(EXIT_BROKEN_PIPE), "the program reading its output has exited"),
 )
 STATE_FILES = (
     ("tls/", "this host's key, its certificate, the authority's certificate, revocations"),
@@ -103,15 +103,15 @@ STATE_FILES = (
     ("ledger.last", "on the dispatcher's host: which SQLite file it used last"),
     ("usage.sqlite", "ended jobs, for `lbctl stats` and `lbctl advise`"),
     ("learnt.json", "what was learnt of each user's commands"),
-    ("settings.json", "drains and past drains, each with its user and reason; what `--save` kept"),
+    ("settings.json", "drains and past drains, with user and reason; settings saved with `--save`"),
     (
         "hosts.json",
-        "the hosts that have joined, so that this one finds them when it is started again",
+        "the hosts that have joined, so that this one finds them after a restart",
     ),
     ("spool/", "output of queued jobs that ran here"),
     ("files/", "packed inputs (`--send`) of queued jobs that were submitted here"),
-    ("past-loads", "loads of the hosts that the LIM knows, of the last month"),
-    ("next_job", "the number of the next job that starts here, so that none is used twice"),
+    ("past-loads", "the last month's loads of all hosts known to the LIM"),
+    ("next_job", "the number of the next job started here, so that none is used twice"),
     ("speed", "this host's speed as measured, where `host.speed` is not set"),
     ("*.pid", "locked while that daemon runs, so that no second one uses this directory"),
     ("history.jsonl", "what the LIM heard and decided, if `lim.history_bytes` is set"),

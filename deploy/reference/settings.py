@@ -37,8 +37,8 @@ loopback. A `~/.config/lbd/lbd.toml` that has nothing but `[eligibility]` adds y
 everything else is read from `/etc`.
 
 The same file may serve every host: each finds itself in `cluster.hosts` by `host.name`.
-`--set section.key=value` overrides single values of a daemon. An unknown key or a bad value stops
-the program with one line: file, line, key, what is allowed, and the nearest right spelling.
+`--set section.key=value` overrides a single value for a daemon. An unknown key or a bad value stops
+the program with one line: file, line, key, what is allowed, and the closest known spelling.
 
 A name that ends with `_s` is in seconds, one with `_days` in days, and one with `_bytes` in bytes:
 write `4294967296` for 4 GiB, since `"4G"` is refused here.

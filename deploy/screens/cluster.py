@@ -87,7 +87,7 @@ JOBS = [
     job("44", ["./simulate", "--steps", "1000000"], "eve", "pending", "", (300.0, 0.0),
         name="nightly", reason="next in line for a free slot"),
     job("45", ["./simulate", "--steps", "2000000"], "eve", "pending", "", (299.0, 0.0),
-        name="nightly", reason="1 job goes before it"),
+        name="nightly", reason="1 job is ahead of it"),
     job("48", ["./render", "frame"], "dan", "running", "", (600.0, 590.0), name="film",
         array="1-300", waiting="8-300", tasks={"running": 4, "pending": 293, "done": 3},
         reason=""),

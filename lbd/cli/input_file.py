@@ -16,10 +16,10 @@ UNREADABLE = (OSError, UnicodeDecodeError, EOFError, zlib.error)
 def unreadable(path: str, problem: Exception) -> ConfigError:
     """Returns the error to raise for one of `UNREADABLE`."""
     if isinstance(problem, UnicodeDecodeError):
-        return ConfigError(f"{path}: it is no text")
+        return ConfigError(f"{path}: not a text file")
     if isinstance(problem, OSError) and not isinstance(problem, gzip.BadGzipFile):
         return ConfigError(f"{path}: {problem.strerror or problem}")
-    return ConfigError(f"{path}: not a sound gzip file: {problem}")
+    return ConfigError(f"{path}: damaged gzip file: {problem}")
 
 
 @contextmanager

@@ -205,7 +205,7 @@ def add_options(parser: Parser) -> None:
 def schema(options: argparse.Namespace, _: str | None) -> int:
     name: str | None = options.name
     if name is not None and name not in SCHEMAS:
-        raise ConfigError(f"no schema {name!r}; {hint(name, SCHEMAS)}")
+        raise ConfigError(f"no schema named {name!r}; {hint(name, SCHEMAS)}")
     shown: object = {one: document(one) for one in SCHEMAS} if name is None else document(name)
     print(json.dumps(shown, indent=2))
     return 0
@@ -217,7 +217,7 @@ def document(name: str) -> Json:
 
 
 EXAMPLES = (
-    "lbctl schema                 all of them, by name",
-    "lbctl schema jobs            of one",
+    "lbctl schema                 all schemas, by name",
+    "lbctl schema jobs            one of them",
 )
 VERBS = {"schema": Verb(schema, add_options, EXAMPLES)}

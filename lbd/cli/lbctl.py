@@ -16,77 +16,83 @@ if TYPE_CHECKING:
 # By the module whose VERBS they are.
 VERBS = {
     "lbd.cli.ctl.status": {
-        "status": "cluster, algorithm, coordinator, a line per host",
+        "status": "show the cluster and its hosts, one line per host",
     },
-    "lbd.cli.ctl.top.program": {"top": "the same, live, with jobs and queue; ? shows its keys"},
-    "lbd.cli.ctl.jobs.listing": {"jobs": "what runs now; --all: and what ended recently"},
-    "lbd.cli.ctl.jobs.history": {"history": "what has ended, on the whole cluster"},
+    "lbd.cli.ctl.top.program": {"top": "watch hosts, jobs and queue live; press ? for keys"},
+    "lbd.cli.ctl.jobs.listing": {
+        "jobs": "list running and waiting jobs; --all adds recently ended ones"
+    },
+    "lbd.cli.ctl.jobs.history": {"history": "list ended jobs of the whole cluster"},
     "lbd.cli.ctl.jobs.verbs": {
-        "job": "one job: where it runs, with each of its attempts",
-        "logs": "what a queued job has printed; -f: and prints",
-        "wait": "until jobs have ended: 0 all well, 1 not all, 2 no answer",
-        "kill": "end jobs, or send them a signal",
-        "hold": "keep pending jobs of the queue from starting",
-        "release": "let held jobs go on",
-        "requeue": "end jobs and begin them again; --failed: of an array, what failed",
-        "update": "change the priority, name or time limit of jobs that wait",
+        "job": "show one job and all its attempts",
+        "logs": "print a queued job's output; -f follows it",
+        "wait": "wait for jobs to end: 0 all succeeded, 1 some did not, 2 no answer",
+        "kill": "end jobs or send them a signal",
+        "hold": "hold pending jobs in the queue",
+        "release": "release held jobs",
+        "requeue": "end jobs and queue them again; --failed: only an array's failed tasks",
+        "update": "change the priority, name, time limit or start time of waiting jobs",
     },
     "lbd.cli.ctl.predict": {
-        "predict": "when a job that came to the queue now would begin, on each number of slots",
+        "predict": "predict when a job submitted now would start, for each number of slots",
     },
-    "lbd.cli.ctl.explain": {"explain": "where a command would run and why; runs nothing"},
+    "lbd.cli.ctl.explain": {
+        "explain": "show where a command would run, and why, without running it"
+    },
     "lbd.cli.ctl.eligible": {
-        "eligible": "what is known of commands a shell may send away, or of one",
+        "eligible": "show which commands a shell may send to other hosts, and why",
     },
     "lbd.cli.ctl.steer": {
-        "drain": "no new jobs on that host",
-        "undrain": "new jobs may go to that host again",
-        "reload": "read the owner's rules of this host again, without losing a job",
-        "algorithm": "show or change how hosts exchange their load, cluster-wide",
+        "drain": "stop sending new jobs to a host",
+        "undrain": "let a drained host take new jobs again",
+        "reload": "reload this host's owner rules without disturbing jobs",
+        "algorithm": "show or change the load-exchange algorithm, cluster-wide",
         "param": "show or change a parameter, cluster-wide",
     },
     "lbd.cli.ctl.cluster.leave": {
-        "leave": "this host is no part of the cluster any more",
-        "forget": "a host that is down is gone for good",
+        "leave": "take this host out of the cluster",
+        "forget": "remove a host that will not come back",
     },
     "lbd.cli.ctl.cluster.queue_place": {
-        "queue": "where the queue is; enable or disable it for the whole cluster",
+        "queue": "show where the queue runs; enable or disable it for the whole cluster",
     },
     "lbd.cli.ctl.config": {
-        "config": "settings: check the file, show what is in force, set one",
+        "config": "check lbd.toml, show the settings in force, change one",
     },
     "lbd.cli.ctl.restart": {
-        "restart": "this host's daemons make way for new ones; what runs goes on",
+        "restart": "restart this host's daemons without ending running commands",
     },
     "lbd.cli.ctl.stats": {
-        "stats": "response times, moved jobs and more, of jobs that have ended",
+        "stats": "show response times, moved jobs and more, for ended jobs",
     },
-    "lbd.cli.ctl.exports.report": {"report": "the cluster's own picture, as one file of HTML"},
-    "lbd.cli.ctl.owners": {"owners": "whose owners are back, and when their hosts are free"},
-    "lbd.cli.ctl.advise": {"advise": "what would have been better for those jobs, by simulation"},
+    "lbd.cli.ctl.exports.report": {"report": "write a report on the cluster as one HTML file"},
+    "lbd.cli.ctl.owners": {
+        "owners": "show whose owners are back, and when their hosts are usually free"
+    },
+    "lbd.cli.ctl.advise": {"advise": "find better settings by replaying recent jobs in simulation"},
     "lbd.cli.ctl.tags": {
-        "tags": "cutoffs for the TAGS tiers: solve, fit job sizes, show the queue's",
+        "tags": "TAGS cutoffs: solve them, fit job sizes, show those in force",
     },
     "lbd.cli.ctl.trust": {
-        "init": "the first host of a cluster: its authority and its own certificate",
-        "join": "become a host of the cluster that a token is for",
-        "token": "what a new host joins with: create, list, revoke",
+        "init": "create a cluster on its first host: an authority and a certificate",
+        "join": "join this host to a cluster, with a token",
+        "token": "create, list and revoke tokens for joining",
         "revoke": "revoke a host's certificates, cluster-wide",
     },
     "lbd.cli.ctl.cluster.authority": {
-        "authority": "where the cluster's authority is; give it away, take it here",
+        "authority": "show where the cluster's authority is; move it to another host",
     },
     "lbd.cli.ctl.backup": {
-        "backup": "authority, ledger and settings of this host, in one file",
-        "restore": "put them back, here or on a new host",
+        "backup": "save this host's authority, ledger and settings in one file",
+        "restore": "restore a backup, on this host or a new one",
     },
     "lbd.cli.ctl.exports.bundle": {
-        "bundle": "settings, findings and logs of this host, without secrets, for a helper",
+        "bundle": "collect this host's settings, findings and logs, without secrets, for support",
     },
-    "lbd.cli.ctl.web": {"web": "login: a link that signs you in to the status page, once"},
-    "lbd.cli.json_schemas": {"schema": "the JSON Schema of what --json prints"},
+    "lbd.cli.ctl.web": {"web": "login: print a one-time link that signs you in to the status page"},
+    "lbd.cli.json_schemas": {"schema": "print the JSON Schema of any --json output"},
     "lbd.cli.ctl.doctor": {
-        "doctor": "check this host and its peers; name each fault and its fix",
+        "doctor": "check this host and its peers; report each fault and its fix",
     },
 }
 ELSEWHERE = {  # words of Slurm, PBS, shells and others
@@ -98,10 +104,10 @@ ELSEWHERE = {  # words of Slurm, PBS, shells and others
 }  # fmt: skip
 COMMANDS = {name: does for verbs in VERBS.values() for name, does in verbs.items()}
 EXAMPLES = (
-    "lbctl status                            who is up, and how busy",
-    "lbctl explain make -j8                  where would it go, and why",
-    "lbctl eligible gcc -c x.c               would a shell send it away, and why not",
-    "lbctl drain h3 --wait                   empty h3 before its reboot",
+    "lbctl status                            which hosts are up, and how busy",
+    "lbctl explain make -j8                  where it would run, and why",
+    "lbctl eligible gcc -c x.c               whether a shell would send it away, and why",
+    "lbctl drain h3 --wait                   empty h3 before a reboot",
     "lbctl algorithm LOWEST                  probe a few hosts instead of broadcasting",
     "lbctl param local_threshold 0.5         send commands away sooner",
     "lbctl stats --since 8h                  how long jobs took, by command, user and host",
@@ -117,7 +123,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def dispatch(argv: list[str]) -> int:
-    about = "look at a cluster of lbd hosts and steer it"
+    about = "inspect and control a cluster of lbd hosts"
     name, words, path = command_line(
         "lbctl", about, COMMANDS, EXAMPLES, argv, ELSEWHERE, takes_json=True
     )

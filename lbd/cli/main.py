@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from lbd.config.schema import Config
 
 DAEMONS = {
-    "lim": "watch this host's load, share it with the other hosts, say where commands should run",
-    "lbm": "run commands here, and send them to other hosts",
-    "keeper": "start commands as their users, for an LBM that is not root",
-    "authority": "sign certificates, for a LIM that is not root; on the host of `lbctl init`",
-    "dispatcher": "the queue of the cluster",
-    "metrics": "show what this host's daemons know to Prometheus",
-    "up": "this host's daemons, restarted when they die",
+    "lim": "measure this host's load, exchange it with other hosts, decide where commands run",
+    "lbm": "run commands here and send them to other hosts",
+    "keeper": "start commands as their users, for an LBM that does not run as root",
+    "authority": "sign certificates, for a LIM that does not run as root; on the host of `lbctl "
+    "init`",
+    "dispatcher": "the cluster's queue",
+    "metrics": "serve this host's metrics to Prometheus",
+    "up": "run and supervise this host's daemons",
 }
 LATER = {
     "lab": "lbd.cli.lab.program",
@@ -34,12 +35,12 @@ COMMANDS = {
     **DAEMONS,
     "lab": "a cluster of real daemons on this one machine",
     "sim": "the same policies in virtual time",
-    "slurm": "Slurm's commands for programs that know no others",
+    "slurm": "Slurm's commands, for programs that know no others",
     "web": "the cluster's status page",
 }
 ABOUT = "load-balancing daemons: a plain command runs on the host where it ends soonest"
 EXAMPLES = (
-    "lbd lab up --hosts 4          four hosts on this machine, to try things out",
+    "lbd lab up --hosts 4          four hosts on this machine, to try things",
     "lbd up                        this host's daemons, in the foreground",
     "lbd lim --config /etc/lbd/lbd.toml --set lim.algorithm=LOWEST",
 )
@@ -52,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def dispatch(argv: list[str]) -> int:
     if argv and argv[0] not in COMMANDS and is_of_lbctl(argv[0]):
-        raise ConfigError(f"{argv[0]!r} is no command of lbd; did you mean `lbctl {argv[0]}`?")
+        raise ConfigError(f"lbd has no command {argv[0]!r}; did you mean `lbctl {argv[0]}`?")
     if (plain := plain_words(argv)) is not None:
         daemon, file, overrides = plain
         return guard(f"lbd {daemon}", lambda: run_daemon(daemon, file, overrides))
@@ -108,7 +109,7 @@ def words_of_daemon(
     parser.add_config_options()
     parser.add_argument(
         "--set", metavar="SECTION.KEY=VALUE", action="append", default=[], dest="overrides",
-        help="override one value of the file; may be repeated",
+        help="override one setting (repeatable)",
     )  # fmt: skip
     options = parser.parse_args(argv)
     return options.config or config_path, options.overrides

@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
                           " ~/.config/lbd/lbd.toml or /etc/lbd/lbd.toml")  # fmt: skip
 
     def add_json(self) -> None:
-        self.add_argument("--json", action="store_true", help="as JSON, for scripts")
+        self.add_argument("--json", action="store_true", help="print JSON, for scripts")
 
     def add_version(self) -> None:
         self.add_argument("--version", action="version", version=f"{self.prog} {lbd.__version__}")
@@ -94,10 +94,12 @@ def command_line(
     if command not in commands:
         meant = elsewhere.get(command.lower())
         near = f'use "{program} {meant}"' if meant else hint(command, commands)
-        parser.error(f"{command!r} is no command; {near}")
+        parser.error(f"no command {command!r}; {near}")
     json = ["--json"] if takes_json and options.json else []
     return command, [*json, *options.rest], options.config
 
 
 def add_utc(parser: Parser) -> None:
-    parser.add_argument("--utc", action="store_true", help="times of day in UTC, not local")
+    parser.add_argument(
+        "--utc", action="store_true", help="show times of day in UTC instead of local time"
+    )

@@ -29,14 +29,14 @@ def number(text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or "_" in text:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
     return value
 
 
 def count(text: str) -> int:
     """Parses a whole number from 1 on."""
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 10**9):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 
@@ -44,7 +44,7 @@ def rising(text: str) -> tuple[float, ...]:
     """Parses ascending cutoffs, such as "60,3600"."""
     values = tuple(positive(part) for part in text.split(","))
     if any(not a < b for a, b in pairwise(values)):
-        raise argparse.ArgumentTypeError(f"{text}: must rise")
+        raise argparse.ArgumentTypeError(f"{text}: must increase")
     return values
 
 
@@ -63,5 +63,5 @@ def signal_named(text: str) -> int:
         return int(text)
     name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
     if name not in names:
-        raise argparse.ArgumentTypeError(f"{text!r} is no signal")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a signal")
     return names[name]

@@ -28,14 +28,14 @@ def main(argv: list[str]) -> int:
     )
     parser.add_version()
     parser.add_argument("command", metavar="install", choices=("install",))
-    parser.add_argument("directory", metavar="DIR", type=Path, help="where they are put")
+    parser.add_argument("directory", metavar="DIR", type=Path, help="where to put them")
     parser.add_argument(
         "--ignore",
         metavar="OPTION,...",
         type=ignorable,
         default="",
-        help="options of scripts that lbd has nothing for, such as account: they are ignored; "
-        "without this they are refused",
+        help="options in scripts to ignore because lbd has no equivalent, such as account; others "
+        "like them are refused",
     )
     options = parser.parse_args(argv)
     directory: Path = options.directory
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
         raise LbdError(f"{problem.filename or directory}: {problem.strerror}") from None
     print(f"{directory}: {', '.join(path.name for path in made)}")
     if not options.ignore:
-        print("They refuse scripts that name an account, a partition, a qos or mail. If yours do:")
+        print("They refuse scripts that name an account, a partition, a QOS or mail. If yours do:")
         print(f"lbd slurm install {shlex.quote(str(directory))} --ignore {USUAL}")
     return 0
 

@@ -8,7 +8,7 @@ from lbd.errors import ConfigError
 from lbd.sim.queueing.trace import LONGEST_LINE, BrokenLine, Trace, read
 
 SHOWN = 5  # broken lines named one by one
-SKIP_BROKEN = "pass over lines of the trace that are not of its format, and count them"
+SKIP_BROKEN = "skip and count malformed lines in the trace"
 
 
 def read_trace(program: str, path: str, limit: int | None, skip_broken: bool) -> Trace:
@@ -18,18 +18,18 @@ def read_trace(program: str, path: str, limit: int | None, skip_broken: bool) ->
     def pass_over(problem: BrokenLine) -> None:
         met.append(problem.number)
         if len(met) <= SHOWN:
-            complain(program, f"{path}:{problem.number}: {problem}; passed over")
+            complain(program, f"{path}:{problem.number}: {problem}; skipped")
 
     try:
         trace = read(lines_of(path), limit, pass_over if skip_broken else None)
     except BrokenLine as problem:
         raise ConfigError(
-            f"{path}:{problem.number}: {problem}; --skip-broken passes over such lines"
+            f"{path}:{problem.number}: {problem}; use --skip-broken to skip such lines"
         ) from None
     except UNREADABLE as problem:
         raise unreadable(path, problem) from None
     if len(met) > SHOWN:
-        complain(program, f"{path}: {len(met)} broken lines in all")
+        complain(program, f"{path}: {len(met)} malformed lines in total")
     if not trace.jobs:
         raise ConfigError(f"{path}: no job with a positive run time ({trace.skipped} without)")
     return trace

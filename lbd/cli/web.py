@@ -29,13 +29,14 @@ USUAL_LISTEN = "127.0.0.1:9480"
 
 
 def main(argv: list[str]) -> int:
-    about = "the status page of the cluster; it acts for users who have signed in"
+    about = "serve the cluster's status page; users who have signed in can act on jobs"
     parser = Parser("lbd web", about, EXAMPLES)
     parser.add_version()
     parser.add_config_options()
     parser.add_argument(
         "--listen", metavar="ADDRESS:PORT", default=USUAL_LISTEN,
-        help=f"where ({USUAL_LISTEN}, or what lbd-web.socket says); port 0: any that is free",
+        help=f"address and port (default {USUAL_LISTEN}, or what lbd-web.socket passes); port 0: "
+             "any free port",
     )  # fmt: skip
     return serve(parser.parse_args(argv))
 
@@ -62,7 +63,7 @@ def serve(options: argparse.Namespace) -> int:
     if account is not None:  # what root alone could do is done
         become(account)
     elif connector is None:
-        complain("lbd web", f"acts as user {os.geteuid()} alone, and only that user can sign in")
+        complain("lbd web", f"acts only as user {os.geteuid()}, and only that user can sign in")
 
     async def run(stop: Stop, ready: Ready) -> None:
         web = Web(config, address, connector, directory)
@@ -88,7 +89,7 @@ def listener(listen: str) -> tuple[socket.socket, "Address"]:
 
     handed = handed_sockets(os.environ)
     if len(handed) > 1 or any(one.family == socket.AF_UNIX for one in handed):
-        raise ConfigError("lbd-web.socket: one ListenStream= with an address and a port is wanted")
+        raise ConfigError("lbd-web.socket: needs one ListenStream= with an address and a port")
     try:
         address = read_address(listen)
     except ValueError as problem:

@@ -8,7 +8,7 @@ SAID_CHARS_MAX = 8000
 ERROR = 2  # the descriptor of standard error
 MISSING = 2  # ENOENT
 SHELL_SIGNS = frozenset(" ;|&<>")  # lbrun.c has the same, and the words
-NO_SHELL_LINE = "not found; lbrun takes a program: for a shell line, lbrun sh -c 'LINE'"
+NO_SHELL_LINE = "not found; lbrun runs a program; for a shell line, use lbrun sh -c 'LINE'"
 
 
 class Trouble(Exception):

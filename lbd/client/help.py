@@ -11,71 +11,73 @@ if TYPE_CHECKING:
 HELP = """\
 usage: lbrun [OPTIONS] [--] COMMAND [ARG…]
 
-Run one command on the host where it ends soonest, by measured load, as if it ran here.
+Run a command on the host where it will finish soonest, by measured load, as if it ran here.
 
-  -H, --host NAME       run there, whatever the load
-  -x, --exclude NAME    never there (repeatable)
-  --local, --remote     never leave this host; never stay
-  --no-fallback         fail (125) rather than run here when the chosen host cannot
-  -n, --slots N         the slots it needs on one host; 2-8: as many as are free, in $LBD_SLOTS
-  --need NAME[=AMOUNT]  a resource of the host (repeatable): gpu, gpu=2, scratch=50G; what it got
-                        is in $LBD_RESOURCE_GPU; it waits while all are in use
-  --feature NAME        only hosts that have it (repeatable): avx2, big (lbctl status --json)
-  --not-feature NAME    only hosts that lack it (repeatable)
-  --speedup A[,SIGMA]   with -q or -d and -n 2-8: its average parallelism and the variance of that
-  --work DUR            the same: its CPU time on one slot; with --target or --deadline, the time
-                        of one task. Without them all this is learnt
-  -q, --queue           through the queue; wait for the end and show its output
-  -d, --detach          queue it, print the job's id, return; see lbctl jobs, logs, wait
-  --priority N          with -q or -d: higher goes first; above 0 for administrators
-  --array LIST          with -q or -d: a task for each index, in $LBD_ARRAY_INDEX: 1-10, 0-100:10,
-                        1,3,7-9; with %N at the end, N of them at once
-  --target DUR          with --array: as many tasks at once as it takes to be done in that time,
-                        and no more
-  --deadline TIME       the same, to be done by 17:30, 2026-12-01T06:00 or +2h
-  --after ID[,ID…]      with -q or -d: begins once those have succeeded, of an array all of it
+  -H, --host NAME       run on this host, whatever the load
+  -x, --exclude NAME    never run on this host (repeatable)
+  --local, --remote     never leave this host; never run on this host
+  --no-fallback         fail (125) instead of running here when the chosen host cannot run it
+  -n, --slots N         slots needed on one host; 2-8: as many as are free, in $LBD_SLOTS
+  --need NAME[=AMOUNT]  reserve a resource of the host (repeatable): gpu, gpu=2, scratch=50G; what
+                        was assigned is in $LBD_RESOURCE_GPU; waits while all are in use
+  --feature NAME        only hosts with this feature (repeatable): avx2, big (lbctl status --json)
+  --not-feature NAME    only hosts without this feature (repeatable)
+  --speedup A[,SIGMA]   with -q or -d and -n 2-8: average parallelism A and its variance SIGMA
+  --work DUR            likewise: CPU time on one slot; with --target or --deadline, the time of
+                        one task. Without these options, both are learnt
+  -q, --queue           submit to the queue, wait for the end and show the output
+  -d, --detach          submit to the queue, print the job's id and return; see lbctl jobs, logs,
+                        wait
+  --priority N          with -q or -d: higher starts first; above 0 for administrators only
+  --array LIST          with -q or -d: one task per index, in $LBD_ARRAY_INDEX: 1-10, 0-100:10,
+                        1,3,7-9; with %N at the end, at most N at once
+  --target DUR          with --array: run just as many tasks at once as needed to finish in time
+  --deadline TIME       likewise, to finish by 17:30, 2026-12-01T06:00 or +2h
+  --after ID[,ID…]      with -q or -d: start once these jobs have succeeded, arrays completely
                         (ID may be `last`)
   --after-ok ID[,ID…]   another name of --after
   --after-failed ID[,ID…]
-                        with -q or -d: begins once those have failed, were cancelled or lost
-  --after-any ID[,ID…]  with -q or -d: begins once those have ended in whatever way
-  --after-task ID       with --array: each task once that array's task of its index has succeeded
-  --notify COMMAND      with -q or -d: when it has ended, `sh -c COMMAND` runs here, once, with
-                        $LBD_JOB_ID, $LBD_STATE and $LBD_EXIT_STATUS, for a minute at most
-  --begin TIME          with -q or -d: not before 17:30, 2026-12-01T06:00 or +2h
-  --gang                with --array: all begin together or none; $LBD_GANG_HOSTS has their hosts
-  -o, --output FILE     with -d: where its output goes, while it runs (%j job id, %A that of its
-                        array, %a its index there, %h host); each attempt writes it from the start
+                        with -q or -d: start once these jobs have failed or were cancelled or lost
+  --after-any ID[,ID…]  with -q or -d: start once these jobs have ended, whatever the outcome
+  --after-task ID       with --array: start each task once the task with the same index in that
+                        array has succeeded
+  --notify COMMAND      with -q or -d: when the job ends, run `sh -c COMMAND` here once, with
+                        $LBD_JOB_ID, $LBD_STATE and $LBD_EXIT_STATUS, for at most a minute
+  --begin TIME          with -q or -d: do not start before 17:30, 2026-12-01T06:00 or +2h
+  --gang                with --array: start all tasks together or none; their hosts are in
+                        $LBD_GANG_HOSTS
+  -o, --output FILE     with -d: write the output to FILE while the job runs (%j job id, %A array
+                        id, %a array index, %h host); each attempt starts the file again
   --append              with -o or --error: write to the end of the file, each attempt too
-  --error FILE          the same for standard error; without it that goes to -o's file, too
-  --checkpoint DIR      with -q or -d: exit status 85 means "stopped here, go on later"; the job
-                        finds DIR in $LBD_CHECKPOINT
+  --error FILE          likewise for standard error; without it, standard error goes to -o's file
+  --checkpoint DIR      with -q or -d: exit status 85 means "stopped here, continue later"; the
+                        job finds DIR in $LBD_CHECKPOINT
   --idempotency-key KEY
-                        with -q or -d: the same key twice is the same job
+                        with -q or -d: submitting the same key twice gives the same job
   --timeout DUR         wall-clock limit (exit 124): 90, 20s, 2m, 1h30m
-  --mem SIZE            memory limit: 512K, 2G; below 1024 only with a unit; with -q and -d the
-                        host must also have so much that no job has been given
-  --name TEXT           a label for `lbctl jobs`
-  --no-stdin            empty standard input; ours stays unread (for loops)
-  --no-restart          never run it a second time: neither after a lost host (only -q and -d do
-                        that) nor elsewhere because the owner of its host is back
-  -C, --chdir DIR       working directory
-  -e, --env NAME=VALUE  extra environment (repeatable); NAME alone: ours, even if withheld
-  --clean-env           no environment but PATH, HOME, USER, LOGNAME, SHELL, TERM, LANG, LC_*, TZ
-  --send PATH           a file or directory that goes along (repeatable): the command then runs in
-                        a private directory of the other host; with -q and -d each attempt does
-  --fetch PATH          one that comes back from there, whole or not at all (repeatable); with -d
-                        when the job has ended; %a, %j and %h in it as in --output
-  -t, --tty             a terminal for the command, also if there is none here
-  -T, --no-tty          none there, also if there is one here
-  --status-file FILE    JSON at the end: host, exit status, signal, attempt, cause
+  --mem SIZE            memory limit: 512K, 2G; below 1024, a unit is required; with -q and -d the
+                        host must also have that much memory unassigned
+  --name TEXT           label shown by `lbctl jobs`
+  --no-stdin            give the command an empty standard input and leave ours unread (for loops)
+  --no-restart          never run it a second time: neither after its host was lost (only -q and
+                        -d do that) nor elsewhere because the host's owner is back
+  -C, --chdir DIR       run in this directory
+  -e, --env NAME=VALUE  set a variable (repeatable); NAME alone: pass on yours even if withheld
+  --clean-env           pass on only PATH, HOME, USER, LOGNAME, SHELL, TERM, LANG, LC_*, TZ
+  --send PATH           send a file or directory along (repeatable); the command then runs in a
+                        private directory on the other host, with -q and -d always
+  --fetch PATH          bring a file or directory back, completely or not at all (repeatable);
+                        with -d when the job has ended; %a, %j and %h as in --output
+  -t, --tty             give the command a terminal even if there is none here
+  -T, --no-tty          give the command no terminal even if there is one here
+  --status-file FILE    at the end, write JSON: host, exit status, signal, attempt, cause
   --explain             print the ranked hosts, the decision and its reason; run nothing
   --json                with --explain: the same as JSON
   -v, --verbose         say on stderr where it ran and why
   --config FILE         lbd.toml to use
   -h, --help, --version
 
-Exit status: the command's own; 128+N when signal N ended it; 124 time limit; 125 lbrun failed;
+Exit status: the command's own; 128+N if signal N ended it; 124 time limit; 125 lbrun failed;
 126 cannot execute; 127 not found.
 
 examples:

@@ -18,7 +18,9 @@ FILE_TYPE, REGULAR, DIRECTORY, STICKY = (
     0o1000,
 )  # of modes, as `stat` has them
 
-GONE = "; if that was a lab which is gone, `unset LBD_CONFIG`"  # of config/load.py, too
+GONE = (
+    "; if it belonged to a lab that no longer exists, `unset LBD_CONFIG`"  # of config/load.py, too
+)
 CONFIG_BYTES_MAX, PATH_SHOWN = 1 << 24, 400
 
 
@@ -63,7 +65,7 @@ def read_config(path: bytes, *, of_root: bool) -> bytes:
     try:
         status = posix.fstat(file)
         if status.st_mode & FILE_TYPE != REGULAR or status.st_size > CONFIG_BYTES_MAX:
-            raise OSError(0, "not a file that can be lbd.toml")
+            raise OSError(0, "not a regular file")
         if of_root and status.st_uid != 0:
             raise OSError(0, "another user's")
         return posix.read(file, CONFIG_BYTES_MAX)

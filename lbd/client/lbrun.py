@@ -96,7 +96,7 @@ def run(options: Options) -> int:
         return without_daemon(options, around, what)
     if "local" in options.plain and not options.needs:
         job = local_job(sock, make_notice(options, around.command), around.environment)
-        return run_here(options, around, job, "asked to stay with --local")
+        return run_here(options, around, job, "--local was given")
     terminal = find_terminal(options, around)
     body = make_request(options, around, terminal)
     session = Session(sock, options, around, terminal, Here(options, around))
@@ -105,7 +105,7 @@ def run(options: Options) -> int:
     except TimeoutError:
         return session.without_answer()
     except OSError as problem:
-        raise Trouble(f"the lbm did not take the request: {problem.strerror}") from None
+        raise Trouble(f"cannot send the request to the LBM: {problem.strerror}") from None
     return session.until_done()
 
 
@@ -131,9 +131,9 @@ def run_here(options: Options, around: Surroundings, job: str, reason: str) -> i
     command, environment, directory = around.command, around.environment, around.directory
     host = environment.get(b"LBD_HOST", b"").decode() if job else ""
     if "remote" in options.plain:
-        raise Trouble(f"it would have to run here, on {host}, and --remote forbids that")
+        raise Trouble(f"it can only run here, on {host}, but --remote forbids that")
     if host and host in options.excluded:
-        raise Trouble(f"it would have to run here, on {host}, and --exclude forbids that")
+        raise Trouble(f"it can only run here, on {host}, but --exclude forbids that")
     if job:
         environment[b"LBD_JOB_ID"] = job.encode()
     environment[b"LBD_DEPTH"] = b"%d" % (int(depth(environment)) + 1)
@@ -180,9 +180,9 @@ def without_daemon(options: Options, around: Surroundings, what: str) -> int:
     if options.needs:
         from lbd.client.start_wait import remedy
 
-        raise Trouble(f"{what}, so it is not known whether what it needs is free{remedy(what)}")
+        raise Trouble(f"{what}, so the resources it needs cannot be checked{remedy(what)}")
     if "local" in options.plain:
-        return run_here(options, around, "", "asked to stay with --local")
+        return run_here(options, around, "", "--local was given")
     if may_not_stay(options):
         from lbd.client.start_wait import remedy
 
@@ -192,7 +192,7 @@ def without_daemon(options: Options, around: Surroundings, what: str) -> int:
     home = FallbackSlots.from_config(options.values.get("config"))
     what += home.fault
     if home.name in options.excluded:
-        raise Trouble(f"{what}, and --exclude forbids to run here, on {home.name}")
+        raise Trouble(f"{what}, and --exclude forbids running here, on {home.name}")
     runtime_dir = find_runtime_dirs(options.values.get("config"))[0]
     environment = around.environment
     take_turn(int(depth(environment)), runtime_dir, home.slots, lambda how: say(f"{what}; {how}"))

@@ -152,7 +152,7 @@ def check(options: Options) -> None:
             if size and not options.memory_bytes:
                 raise ValueError("must be above 0")
             if options.memory_bytes < UNIT_FROM_BYTES and size[-1:].isdecimal():
-                raise ValueError(f"{size} bytes? give a unit, such as {size}G")
+                raise ValueError(f"{size} bytes? add a unit, such as {size}G")
         except ValueError as problem:
             raise Trouble(f"{name}: {problem}") from None
     if options.asked:
@@ -160,7 +160,7 @@ def check(options: Options) -> None:
     if "local" in plain and ("remote" in plain or "host" in values):
         raise Trouble("--local contradicts --remote and --host")
     if values.get("host") in options.excluded and "host" in values:
-        raise Trouble(f"host {values['host']} is both asked for and excluded")
+        raise Trouble(f"host {values['host']} is both requested and excluded")
     if "status_file" in values:
         values["status_file"] = writable_path(values["status_file"])
     if "slots" in values:
@@ -168,20 +168,20 @@ def check(options: Options) -> None:
 
         check_slots(values)
         if "explain" in plain:
-            raise Trouble("--explain takes no account of -n: leave that out")
+            raise Trouble("--explain does not support -n")
     if options.queued:
         from lbd.client.queue_rules import check_queued
 
         check_queued(plain, values, options.send, options.fetch)
     elif own := [key for key in (*values, *plain) if key in QUEUES_OWN]:
         name = spelt(own[0])
-        how = "" if own[0] in ("output", "error") else ", or -q to wait for its end"
-        raise Trouble(f"{name} is for jobs of the queue: add -d{how}")
+        how = "" if own[0] in ("output", "error") else ", or -q to wait for the end"
+        raise Trouble(f"{name} applies to queued jobs: add -d{how}")
     if "json" in plain and "explain" not in plain:
-        raise Trouble("--json goes with --explain")
+        raise Trouble("--json needs --explain")
     if int(depth(posix.environ)) >= DEPTH_MAX:
         raise Trouble(
-            f"{DEPTH_MAX} lbruns inside each other; does a script of its command's name call lbrun?"
+            f"{DEPTH_MAX} nested lbruns; does a script named like its command call lbrun?"
         )
     if not options.command:
         raise Trouble("no command given; see lbrun --help")
@@ -212,7 +212,7 @@ def writable_path(path: str) -> str:
     if not path.startswith("/"):
         directory = posix.getcwd() + "/" + directory
     if not name or not posix.access(directory or "/", posix.W_OK | posix.X_OK):
-        raise Trouble(f"--status-file {path}: no file can be made there")
+        raise Trouble(f"--status-file {path}: cannot create a file there")
     return f"{directory}/{name}"
 
 

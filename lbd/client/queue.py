@@ -37,7 +37,7 @@ def check_place(option: str, path: bytes, directory: bytes) -> None:
         if b"%" not in parent and not stat.S_ISDIR(posix.stat(parent or b"/").st_mode):
             raise NotADirectoryError(20, "not a directory")
         if b"%" not in path and stat.S_ISDIR(posix.stat(parent + b"/" + name).st_mode):
-            raise IsADirectoryError(21, "it is a directory")
+            raise IsADirectoryError(21, "is a directory")
     except FileNotFoundError as problem:
         if problem.filename == parent + b"/" + name:
             return  # it will be made
@@ -81,7 +81,7 @@ def run_queued(options: Options, around: Surroundings) -> int:
     try:
         sock.sendall(pack(tags.QUEUE, body))
     except OSError as problem:
-        raise Trouble(f"the lbm did not take the request: {problem}") from None
+        raise Trouble(f"cannot send the request to the LBM: {problem}") from None
     return Queued(sock, options, progress).until_done()
 
 
@@ -95,15 +95,15 @@ def read_input(options: Options, around: Surroundings) -> bytes:
     from select import select
 
     if not select([0], [], [], REMARK_AFTER_S)[0]:
-        say("reading standard input, which goes along with the job (--no-stdin: none)")
+        say("reading standard input to send with the job (--no-stdin: do not)")
     pieces, size = [], 0
     while data := posix.read(0, PIECE_BYTES):
         pieces.append(data)
         size += len(data)
         if size > INPUT_LIMIT_BYTES:
             raise Trouble(
-                f"standard input has more than {INPUT_LIMIT_BYTES >> 20} MiB, too much for the "
-                "queue; let the command read a file, or give --no-stdin"
+                f"standard input exceeds {INPUT_LIMIT_BYTES >> 20} MiB, too much for the queue; "
+                "let the command read a file, or use --no-stdin"
             )
     return b"".join(pieces)
 
@@ -138,18 +138,20 @@ class Queued:
                     if not spoken and is_restarting(self.sock):
                         continue
                     if not spoken:
-                        raise Trouble("the lbm of this host does not answer (stopped?), "
-                                      "so there is no queue") from None  # fmt: skip
-                    raise Trouble("no answer from the queue; it may have the job: see "
-                                  "lbctl jobs, or give an --idempotency-key") from None  # fmt: skip
+                        raise Trouble("this host's LBM does not answer (stopped?), so the queue "
+                                      "cannot be reached") from None  # fmt: skip
+                    raise Trouble("no answer from the queue, which may have accepted the job: "
+                                  "check lbctl jobs, or use "
+                                  "--idempotency-key") from None  # fmt: skip
                 continue
             except OSError:
                 data = b""
             if not data:
                 if not self.jobs:
-                    raise Trouble("lost contact with the lbm; the queue may have the job")
-                raise Trouble(f"lost contact with the lbm; {jobs_do(self.jobs, 'goes', 'go')} "
-                              f"on: lbctl wait {self.jobs}")  # fmt: skip
+                    raise Trouble("lost contact with the LBM; the queue may have accepted the job")
+                raise Trouble("lost contact with the LBM; "
+                              f"{jobs_do(self.jobs, 'continues', 'continue')}: lbctl wait "
+                              f"{self.jobs}")  # fmt: skip
             for tag, body in self.split.feed(data):
                 status = self.heard(tag, body)
                 if status is not None:

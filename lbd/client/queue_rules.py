@@ -17,16 +17,16 @@ def check_queued(
 ) -> None:
     """What goes with the queue; `values` of it get their normal forms. Raises Trouble."""
     if {"queue", "detach"} <= plain:
-        raise Trouble("-q waits for the end and -d does not: give one of them")
+        raise Trouble("-q waits for the end and -d does not: use only one")
     for option in ("local", "remote", "explain", "tty"):
         if option in plain:
             raise Trouble(f"--{option} cannot be used with the queue (-q, -d)")
     if send or fetch:
         check_staged(values, fetch)
     if "output" in values and "queue" in plain:
-        raise Trouble("-o needs -d; with -q, redirect the output of lbrun")
+        raise Trouble("-o needs -d; with -q, redirect lbrun's output")
     if "error" in values and "queue" in plain:
-        raise Trouble("--error needs -d; with -q, redirect the errors of lbrun")
+        raise Trouble("--error needs -d; with -q, redirect lbrun's standard error")
     if "append" in plain and not ("output" in values or "error" in values):
         raise Trouble("--append needs -o or --error")
     if "status_file" in values and "detach" in plain:
@@ -44,7 +44,7 @@ def check_queued(
     if "speedup" in values or "work" in values:
         check_speedup(values)
     if not values.get("notify", "true").strip():
-        raise Trouble("--notify is empty: give a line for sh -c")
+        raise Trouble("--notify is empty: give a command line for sh -c")
     if "begin" in values:
         from lbd.client.wait_rules import check_begin
 
@@ -67,28 +67,28 @@ def check_array(values: dict[str, str]) -> None:
 def check_gang(values: dict[str, str]) -> None:
     """Raises Trouble."""
     if "array" not in values:
-        raise Trouble("--gang needs --array: all tasks of the array begin together")
+        raise Trouble("--gang needs --array: it starts all tasks of an array together")
     if "checkpoint" in values:
-        raise Trouble("--gang cannot be used with --checkpoint: no job can stop and go on alone")
+        raise Trouble(
+            "--gang cannot be used with --checkpoint: its tasks cannot stop and continue separately"
+        )
     least, _, most = values.get("slots", "1-1").partition("-")
     if least != most:
         raise Trouble(
-            f"--gang cannot be used with --slots {least}-{most}: write one number, not a range"
+            f"--gang cannot be used with --slots {least}-{most}: give a number, not a range"
         )
     from lbd.text.index_list import count_of, read_runs
 
     indexes, percent, at_once = values["array"].partition("%")
     if percent:
-        raise Trouble(
-            f"--gang cannot be used with %{at_once}: all tasks of the array begin together"
-        )
+        raise Trouble(f"--gang cannot be used with %{at_once}: all tasks start together")
     if (count := count_of(read_runs(indexes))) > GANG_MAX:
-        raise Trouble(f"--gang: {count} jobs; the most is {GANG_MAX}")
+        raise Trouble(f"--gang: {count} jobs; the limit is {GANG_MAX}")
 
 
 def check_slots(values: dict[str, str]) -> None:
     """Raises Trouble."""
-    how = "how many, or MIN-MAX, like 4 or 2-8"
+    how = "a number or MIN-MAX, like 4 or 2-8"
     text = values["slots"]
     least, most = read_range("--slots", text, how, one_will_do=True)
     if least < 1:
@@ -114,7 +114,7 @@ def check_speedup(values: dict[str, str]) -> None:
         try:
             found = float(parallelism), float(sigma or "0")
         except ValueError:
-            raise Trouble(f"--speedup {text}: write A or A,SIGMA, like 8 or 8,0.5") from None
+            raise Trouble(f"--speedup {text}: must be A or A,SIGMA, like 8 or 8,0.5") from None
         if not 1 <= found[0] <= SPEEDUP_MAX:
             raise Trouble(f"--speedup {text}: the average parallelism A must be 1 or more")
         if not 0 <= found[1] <= SPEEDUP_MAX:
@@ -143,16 +143,12 @@ def check_target(values: dict[str, str]) -> None:
 
     option = "--target" if "target" in values else "--deadline"
     if "target" in values and "deadline" in values:
-        raise Trouble("--target and --deadline both say when the array is to end: give one")
+        raise Trouble("--target and --deadline both set when the array should end: use only one")
     if "array" not in values:
-        raise Trouble(
-            f"{option} needs --array: it says when all tasks of the array should have ended"
-        )
+        raise Trouble(f"{option} needs --array: it sets when all tasks should have ended")
     least, _, most = values.get("slots", "").partition("-")
     if least != most:
-        raise Trouble(
-            f"{option} cannot be used with -n {least}-{most}: write one number, not a range"
-        )
+        raise Trouble(f"{option} cannot be used with -n {least}-{most}: give a number, not a range")
     try:
         if "target" in values:
             within_s = duration_s(values["target"])
@@ -183,14 +179,14 @@ def check_staged(values: dict[str, str], fetch: list[str]) -> None:
         path = values.get(name, "/")
         if not path.startswith("/") and not any(f"{path}/".startswith(f"{one}/") for one in fetch):
             raise Trouble(
-                f"--{name} {path}: --fetch it, too, or it is lost when the directory in "
-                "which the job runs is removed"
+                f"--{name} {path}: add --fetch for it, or it will be lost with the job's private "
+                "directory"
             )
     for path in fetch if "array" in values else ():
         if "%a" not in path and "%j" not in path:
             raise Trouble(
-                f"--fetch {path}: each job of the array would overwrite it; put %a (the index) "
-                "or %j (the job's id) into its name"
+                f"--fetch {path}: the tasks of the array would overwrite each other's; put %a "
+                "(index) or %j (job id) in its name"
             )
 
 
@@ -200,8 +196,8 @@ def all_tasks_write(values: dict[str, str]) -> str:
         path = values.get(name, "/dev/null")
         if not path.startswith("/dev/") and "%a" not in path and "%j" not in path:
             return (
-                f"--{name} {path}: all tasks of the array write the same file; put %a (the index) "
-                "into its name"
+                f"--{name} {path}: all tasks of the array would write the same file; put %a "
+                "(index) in its name"
             )
     return ""
 
@@ -230,7 +226,7 @@ def check_priority(text: str) -> None:
     """Raises Trouble."""
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 4):
-        raise Trouble(f"--priority {text}: write a whole number from -999 to 999")
+        raise Trouble(f"--priority {text}: must be a whole number from -999 to 999")
 
 
 def read_range(option: str, text: str, how: str, *, one_will_do: bool = False) -> tuple[int, int]:
@@ -240,9 +236,9 @@ def read_range(option: str, text: str, how: str, *, one_will_do: bool = False) -
         dash, last = "-", first
     for end in (first, last):
         if not (dash and end.isascii() and end.isdecimal()):
-            raise Trouble(f"{option} {text}: write {how}")
+            raise Trouble(f"{option} {text}: must be {how}")
         if len(end) > DIGITS_MAX:
             raise Trouble(f"{option} {text}: {end} is too large")
     if int(first) > int(last):
-        raise Trouble(f"{option} {text}: the range runs backwards; write {how}")
+        raise Trouble(f"{option} {text}: the range is backwards; must be {how}")
     return int(first), int(last)

@@ -39,7 +39,7 @@ REPLY_LIMIT_BYTES = 1 << 20
 # handler only when that call returns.
 POLL_S = 0.5
 NEVER_S = float("-inf")
-LOST = "lost contact with the lbm of this host; the command, if it had begun, is ended"
+LOST = "lost contact with this host's LBM; the command, if it had started, has been ended"
 
 
 class Session:
@@ -122,7 +122,7 @@ class Session:
                 if status is not None:
                     return status
 
-    def without_answer(self, what: str = "the lbm of this host does not answer (stopped?)") -> int:
+    def without_answer(self, what: str = "this host's LBM does not answer (stopped?)") -> int:
         """The LBM is stopped. Hung up on before it read the request, it will not act on it."""
         self.sock.close()
         self.heed_no_more()

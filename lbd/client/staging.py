@@ -34,7 +34,7 @@ class Staging:
         self.send = clean("--send", options.send)
         self.fetch = clean("--fetch", options.fetch)
         if b"." in self.fetch:
-            raise Trouble("--fetch .: list what is to come back, file by file or directory")
+            raise Trouble("--fetch .: name the files or directories to bring back")
         for path in self.send:
             if not os.path.lexists(os.path.join(directory, path)):
                 raise Trouble(f"--send {shown(path)}: No such file or directory")
@@ -48,7 +48,7 @@ class Staging:
         """After a command that ran here, where nothing need be fetched; "" if all is there."""
         for path in self.fetch:
             if not os.path.lexists(os.path.join(self._directory, path)):
-                return f"--fetch {shown(path)}: the command made no such file"
+                return f"--fetch {shown(path)}: the command did not create it"
         return ""
 
     def heard(self, sock: "socket", tag: bytes, body: bytes) -> None:
@@ -104,9 +104,7 @@ def clean(option: str, given: list[str]) -> list[bytes]:
     for text in given:
         path = os.path.normpath(encode(text)) if text else b""
         if not path or path.startswith((b"/", b"../")) or path == b"..":
-            raise Trouble(
-                f"{option} {text}: only what lies in the working directory, named from it"
-            )
+            raise Trouble(f"{option} {text}: must be a relative path inside the working directory")
         paths.append(path)
     kept: list[bytes] = []
     for path in sorted(set(paths), key=lambda path: (path != b".", len(path))):

@@ -18,7 +18,7 @@ def connect_once_started(directories: list[str]) -> "tuple[socket | None, str]":
             return sock, ""
         if not patience.wait():
             return None, (
-                f"the lbm of this host is starting or stopping ({by}) and does not answer yet; ask "
+                f"this host's LBM is starting or stopping ({by}) and does not answer yet; try "
                 "again shortly"
             )
     return connect(directories), f"no lbm is running here (looked in {' or '.join(directories)})"
@@ -26,7 +26,7 @@ def connect_once_started(directories: list[str]) -> "tuple[socket | None, str]":
 
 def remedy(what: str) -> str:
     """What to start, behind `what` said why no LBM answered."""
-    return "; start one with: lbd up" if what.startswith("no lbm") else ""
+    return "; start it with: lbd up" if what.startswith("no lbm") else ""
 
 
 def is_believed(directory: str) -> bool:

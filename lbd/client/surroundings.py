@@ -202,7 +202,7 @@ def find_terminal(options: Options, around: Surroundings) -> "Terminal | None":
         typing and "no_tty" not in plain and not closed & 2 and posix.isatty(1)
     )
     if pty and closed & 2 and (closed & 1 or not reads):
-        raise Trouble("-t: the command would have neither standard input nor output")
+        raise Trouble("-t: neither standard input nor standard output is open")
     if not (typing or pty):
         return None
     from lbd.client.terminal import Terminal

@@ -37,7 +37,7 @@ READ_BYTES = 1 << 16
 LOOK_S = 0.5  # between two looks whether we are in front of the terminal: no signal tells
 UNANSWERED_S = 3.0  # typed input that the LBM has not taken for so long: ^C ends us
 NO_SIZE = (24, 80, 0, 0)
-STUCK = "interrupted: what was typed is not taken any more (the lbm of this host is stopped?)"
+STUCK = "interrupted: input is no longer accepted (this host's LBM has stopped?)"
 
 
 class Terminal:

@@ -18,10 +18,10 @@ def add_after(before: str, option: str, value: str) -> str:
         is_task = not line or (is_number(index) and option != "--after-task")
         if job != "last" and not (is_number(array) and int(array) and is_task):
             how = "12, 12,15 or last" if option == "--after-task" else "12, 12_7, 12,15 or last"
-            raise Trouble(f"{option} {value}: {job!r} names no queued job; write {how}")
+            raise Trouble(f"{option} {value}: {job!r} is not a queued job's id; must be {how}")
         words.append(f"{OPTIONS[option]}:{job}")
     if len(words) > AFTER_MAX:
-        raise Trouble(f"{option}: {AFTER_MAX} jobs are the most to wait for")
+        raise Trouble(f"{option}: cannot wait for more than {AFTER_MAX} jobs")
     return " ".join(words)
 
 
@@ -35,7 +35,7 @@ def check_begin(values: dict[str, str]) -> None:
     except ValueError as problem:
         raise Trouble(f"--begin: {problem}") from None
     if at <= time():
-        say(f"--begin: {text} has passed, so it may begin now")
+        say(f"--begin: {text} has passed, so it may start now")
     values["begin"] = f"{at}"
 
 
@@ -54,7 +54,7 @@ def unix_s_of(text: str) -> float:
     year, month, day = date or localtime(now)[:3]
     at = mktime((year, month, day, *clock, 0, 0, -1))
     if date is not None and localtime(at)[:3] != date:
-        raise ValueError(f"{text!r}: there is no such day")
+        raise ValueError(f"{text!r}: no such date")
     if date is None and at <= now:
         at = mktime((year, month, day + 1, *clock, 0, 0, -1))
     return at

@@ -10,16 +10,18 @@ from lbd.config.fields import Section, listed, one_of, within
 class UsersConfig(Section):
     """The accounts of this host that commands of other hosts run as."""
 
-    # as whom a command of another host runs here: "name" = the account of that name, "uid" = of
-    # that number, "single:NAME" = all as NAME
+    # account under which a command of another host runs: "name" = the account of the same name,
+    # "uid" = of the same number, "single:NAME" = NAME for all
     map: str = "name"
-    allow_root: bool = False  # run commands of root that come from other hosts
-    # accounts below are the system's and run no commands; nor do nobody and 60514 to 65535
+    allow_root: bool = False  # run commands of root from other hosts
+    # accounts below this are system accounts and run no commands; nor do nobody and 60514 to 65535
     min_uid: int = within(1000, 1, 1 << 31)
-    # system accounts, and those that may not log in, that may all the same; * and ? as in names
+    # system accounts, and accounts that may not log in, that may run commands anyway; * and ? as in
+    # file names
     allow: tuple[str, ...] = ()
-    unknown: str = ""  # the account for users this host does not know; "" = they are refused
-    # commands of other hosts never gain rights by exec: sudo, su and setuid programs do not work
+    unknown: str = ""  # account for users unknown on this host; "" = they are refused
+    # commands of other hosts cannot gain privileges by exec: sudo, su and setuid programs do not
+    # work
     no_new_privileges: bool = False
 
 
@@ -27,17 +29,18 @@ class UsersConfig(Section):
 class AdminConfig(Section):
     """Who is an administrator."""
 
-    # who sees and touches everybody's jobs, drains hosts, changes parameters; root always does
+    # users who may see and control everybody's jobs, drain hosts and change parameters; root always
+    # may
     users: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()  # the same for their members
-    # hosts whose own administrators, root among them, may act on plain commands of this host's
-    # users, see everybody's, also what has ended here, and, where the dispatcher is, act on queued
-    # jobs of other hosts; * and ? as in names. Hosts that may run the dispatcher always act on
-    # queued jobs
+    groups: tuple[str, ...] = ()  # groups whose members may, too
+    # hosts whose administrators, including root, may act on plain commands of this host's users,
+    # see everybody's (including ended ones), and, on the dispatcher's host, act on queued jobs of
+    # other hosts; * and ? as in names. Hosts that may run the dispatcher always may act on queued
+    # jobs
     hosts: tuple[str, ...] = ()
-    # hosts whose administrators may change settings for the whole cluster; * and ? as in names.
-    # Empty: every host. The same on every host: each believes those that its own lbd.toml names,
-    # by their signature, and nothing that is not signed. Hosts without certificates ignore it
+    # hosts whose administrators may change settings for the whole cluster; * and ? as in names;
+    # empty = all hosts. Set it identically on every host: each accepts only settings signed by a
+    # host in its own lbd.toml. Hosts without certificates ignore it
     settings_hosts: tuple[str, ...] = ()
 
     def may_set(self, host: str) -> bool:
@@ -72,54 +75,58 @@ DECIDE_BY = ("trials", "work", "threshold", "myopic", "optimal", "timer")
 class AdmissionConfig(Section):
     """The owner's rules for commands of other hosts. An empty list says nothing."""
 
-    # whose commands may run here; names and groups are those of this host's accounts. Patterns with
-    # * and ?, as in all these lists
+    # users whose commands may run here; names and groups are those of this host's accounts.
+    # Patterns with * and ?, as in all these lists
     users: tuple[str, ...] = ()
-    deny_users: tuple[str, ...] = ()  # whose never; what is denied overrules what is allowed
-    groups: tuple[str, ...] = ()  # as `users`, by group; a user of either list may
-    deny_groups: tuple[str, ...] = ()  # as `deny_users`
-    origins: tuple[str, ...] = ()  # from which hosts; no other reads what queued jobs print here
-    deny_origins: tuple[str, ...] = ()  # from which never
-    # what may run here, by the real path of the program, links resolved: "/usr/bin/gcc-*"
+    # users whose commands never run here; denying overrides allowing
+    deny_users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()  # like `users`, by group; a user in either list may
+    deny_groups: tuple[str, ...] = ()  # like `deny_users`, by group
+    # hosts whose commands may run here; only they may read the output of queued jobs stored here
+    origins: tuple[str, ...] = ()
+    deny_origins: tuple[str, ...] = ()  # hosts whose commands never run here
+    # programs that may run here, by real path with links resolved: "/usr/bin/gcc-*"
     programs: tuple[str, ...] = ()
-    # what never does. A user can copy a program: to keep something in, say what may run
+    # programs that never run here. A user can copy a program: to confine users, list what may run
     deny_programs: tuple[str, ...] = ()
-    # when commands of other hosts may come, by this host's clock and time zone: "sat,sun",
-    # "22:00-06:00", "mon-fri 18:00-08:00" (past midnight the day is the one on which it began), or
-    # five fields as in a crontab
+    # when commands of other hosts may run, by this host's clock and time zone: "sat,sun",
+    # "22:00-06:00", "mon-fri 18:00-08:00" (past midnight, the day is the one on which it started),
+    # or five fields as in a crontab
     when: tuple[str, ...] = listed("mon-fri 18:00-08:00", "sat,sun")
-    # commands of other hosts, and jobs of the queue, that run here at once, if fewer than
-    # lbm.slots; also those sent by name (-H). 0 = lbm.slots
+    # commands of other hosts and queued jobs that run here at once, if fewer than lbm.slots;
+    # includes those sent by name (-H). 0 = lbm.slots
     slots: int = within(0, 0, 65536)
-    # no new commands while the load index here is above this; 0 = whatever it is
+    # no new commands while the load index here is above this; 0 = no limit
     load_ceiling: float = within(0.0, 0.0, 10000.0)
-    # no new commands while all tasks here stood still for want of memory for more than this share
-    # of the last ten seconds, in percent (PSI, full avg10), and less than a quarter of it is left;
-    # 0 = whatever it is
+    # no new commands while all tasks here have stalled on memory for more than this percentage of
+    # the last ten seconds (PSI, full avg10) and less than a quarter of the memory is left; 0 = no
+    # limit
     memory_pressure: float = within(20.0, 0.0, 100.0)
-    # the owner is back while a terminal here, or a keyboard or mouse of this host, was used within
-    # this; 0 = these do not count
+    # the owner is back if a terminal, keyboard or mouse of this host has been used within this
+    # time; 0 = they do not count
     owner_idle_s: float = within(0.0, 0.0, 86400.0)
-    owners: tuple[str, ...] = ()  # whose terminals count; none named = everybody's
+    owners: tuple[str, ...] = ()  # users whose terminals count; empty = everybody's
     # the owner is back while programs other than commands of other hosts keep more cores busy than
     # this; 0 = never
     owner_load: float = within(0.0, 0.0, 65536.0)
-    # then no new commands come, and those that run: keep running, run at the lowest priority, are
-    # suspended until the owner is away, begin again on another host, or are suspended, and moved
-    # once that costs less than waiting longer ("decide")
+    # what happens when the owner is back: no new commands are accepted, and running ones keep
+    # running (keep), run at the lowest priority (nice), are suspended until the owner leaves
+    # (suspend), start again on another host (evict), or are suspended and moved once that costs
+    # less than waiting longer (decide)
     owner_is_back: str = one_of(OWNER_IS_BACK)
-    # how long the owner is back before commands go. Those that must not be started again (they have
-    # printed or read, or --no-restart) are suspended instead
+    # how long the owner must be back before commands are evicted. Those that cannot be started
+    # again (they have printed or read, or have --no-restart) are suspended instead
     evict_grace_s: float = within(10.0, 0.0, 86400.0)
-    # how long "decide" waits: what would have been best so far on this cluster's hosts (trials); by
-    # how long this owner stays and the work that moving loses (work), or the thresholds of He et
-    # al., which weigh time; for ever if a move costs a step or more (myopic); as their full process
-    # finds best in each step, which counts the other hosts as well (optimal); or decide_after_s
+    # how long "decide" waits: as would have been best so far on this cluster's hosts (trials); by
+    # how long this owner stays and the work that moving loses (work); by the thresholds of He et
+    # al., which weigh time (threshold); for ever if a move costs a step or more (myopic); as their
+    # full process finds best in each step, which also considers the other hosts (optimal); or for
+    # decide_after_s (timer)
     decide_by: str = one_of(DECIDE_BY)
-    # how long a command waits for the owner to leave before it is moved, where decide_by = "timer"
+    # how long a command waits for the owner to leave before it is moved, with decide_by = "timer"
     decide_after_s: float = within(600.0, 0.0, 86400.0)
-    # a step of the chances that are learnt: here or away a step later, by the hour of the week. A
-    # change counts when the LBM is started again
+    # step length of the learnt probabilities (here or away a step later, by hour of the week). A
+    # change takes effect when the LBM restarts
     owner_step_s: float = within(60.0, 1.0, 3600.0)
 
 
@@ -127,15 +134,15 @@ class AdmissionConfig(Section):
 class LimitsConfig(Section):
     """What commands of other hosts may use here; by cgroups where they can be had."""
 
-    # memory of one command of another host with all it starts; --mem may ask for less. 0 = no limit
+    # memory of one command of another host and all its processes; --mem may set less. 0 = no limit
     job_memory_bytes: int = within(0, 0, 1 << 62)
-    # memory of all commands of other hosts together; only by cgroup. 0 = no limit
+    # memory of all commands of other hosts together; needs cgroups. 0 = no limit
     memory_bytes: int = within(0, 0, 1 << 62)
     # processes and threads of one command of another host. 0 = no limit
     job_processes: int = within(0, 0, 1 << 22)
-    # CPU time that all commands of other hosts get together where programs of this host want it,
-    # too: 100 = as much as any other group of programs. Without a CPU cgroup nice values come near
-    # it
+    # share of CPU time of all commands of other hosts together when this host's programs compete
+    # for it: 100 = as much as any other group of programs. Without a CPU cgroup, nice values
+    # approximate it
     cpu_weight: int = within(100, 1, 10000)
-    # cores that all commands of other hosts may use together; only by cgroup. 0 = no limit
+    # cores that all commands of other hosts may use together; needs cgroups. 0 = no limit
     cpus: float = within(0.0, 0.0, 65536.0)

@@ -50,15 +50,15 @@ def fault_of_shared(name: str, value: object) -> str:
 def shared_text(name: str, value: object) -> str:
     """The value as TOML has it. Raises ConfigError."""
     if name in OWN:
-        raise ConfigError(f"{name} is each host's own: set it in lbd.toml")
+        raise ConfigError(f"{name} is set per host: set it in lbd.toml")
     if name not in SHARED:
-        raise ConfigError(f"{name} is no setting for the whole cluster")
+        raise ConfigError(f"{name} cannot be set for the whole cluster")
     if fault := fault_of_shared(name, value):
         raise ConfigError(f"{name}: {fault}")
     parts = list(value) if isinstance(value, list | tuple) else [value]
     text = json.dumps(parts if isinstance(value, list | tuple) else value, ensure_ascii=False)
     if len(text) > TEXT_CHARS_MAX or not "".join(map(str, parts)).isprintable():
-        raise ConfigError(f"{name}: {TEXT_CHARS_MAX} printable characters at most")
+        raise ConfigError(f"{name}: at most {TEXT_CHARS_MAX} printable characters")
     return text
 
 
@@ -70,9 +70,7 @@ def overlaid(config: Config, saved: Mapping[str, str]) -> tuple[Config, list[str
         section, _, key = name.partition(".")
         value = read(saved[name])
         if fault := fault_of_shared(name, value):
-            faults.append(
-                f"{name} = {saved[name]}, which is set for all hosts, is ignored: {fault}"
-            )
+            faults.append(f"{name} = {saved[name]}, set for all hosts, is ignored: {fault}")
             continue
         if SHARED[name].type is float and isinstance(value, int):
             value = float(value)

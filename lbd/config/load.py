@@ -86,7 +86,7 @@ def find_file(path: str | None) -> Path | None:
         origin = "--config" if path else "$LBD_CONFIG"
         why = "a directory, not a file" if os.path.isdir(named) else "no such file"
         if not path and not os.path.lexists(named):
-            why += "; if that was a lab which is gone, `unset LBD_CONFIG`"
+            why += "; if it belonged to a lab that no longer exists, `unset LBD_CONFIG`"
         raise ConfigError(f"{origin} {named}: {why}")
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     for candidate in (Path(base) / "lbd/lbd.toml", SYSTEM_FILE):
@@ -120,7 +120,7 @@ def parse(text: str, source: str) -> Table:
         line = line or str(max(1, len(text.splitlines())))
         raise ConfigError(f"{source}:{line}: not TOML: {reason}") from problem
     except (RecursionError, ValueError) as problem:  # brackets upon brackets; a number without end
-        raise ConfigError(f"{source}: no configuration: {one_line(str(problem), 80)}") from None
+        raise ConfigError(f"{source}: not a configuration: {one_line(str(problem), 80)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Given:
         section, dot, key = name.strip().partition(".")
         origin = f"--set {override}"
         if not (equals and dot and key):
-            raise ConfigError(f"{origin}: write section.key=value")
+            raise ConfigError(f"{origin}: must be section.key=value")
         if section not in self._sections:
             raise ConfigError(f"{origin}: unknown section; {hint(section, self._sections)}")
         self._add(section, key, toml_value(raw.strip()), origin)
@@ -267,7 +267,7 @@ def settle(config: Config, given: Given) -> Config:
             mine = getattr(getattr(config, section), key)
             if place and mine != value:
                 says = f"{shown(mine)}, but cluster.hosts gives {name} {shown(value)}"
-                raise ConfigError(f"{place}: {section}.{key}: {says}; drop one of them")
+                raise ConfigError(f"{place}: {section}.{key}: {says}; remove one of them")
         host = replace(host, address=listed.address)
         config = replace(config, lim=replace(config.lim, port=listed.lim_port),
                          lbm=replace(config.lbm, port=listed.lbm_port))  # fmt: skip
@@ -295,7 +295,7 @@ def check_texts(config: Config, given: Given) -> None:
         value: str = getattr(getattr(config, section), key)
         if value and not os.path.isabs(value):
             place = given.place(section, key) or "environment"
-            raise ConfigError(f"{place}: {section}.{key}: {shown(value)} must begin with /")
+            raise ConfigError(f"{place}: {section}.{key}: {shown(value)} must start with /")
     for section, key, check in FORMS:
         try:
             check(getattr(getattr(config, section), key))

@@ -11,11 +11,10 @@ CLIENTS = ("joined", "any")
 
 @dataclass(frozen=True, slots=True)
 class MetricsConfig(Section):
-    # where `lbd metrics` shows what this host's daemons know, for Prometheus: "127.0.0.1:9470";
-    # ":9470" is host.address. Not on loopback it speaks TLS with this host's certificate. "" =
-    # nowhere
+    # where `lbd metrics` serves this host's metrics for Prometheus: "127.0.0.1:9470"; ":9470" is
+    # host.address. Off loopback it uses TLS with this host's certificate. "" = off
     listen: str = ""
-    # to whom it is shown where it speaks TLS: to hosts that have joined, or to any client
+    # who may read metrics over TLS: hosts that have joined, or any client
     clients: str = one_of(CLIENTS)
 
 

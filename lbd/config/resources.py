@@ -34,7 +34,7 @@ def with_amount(known: Amounts, name: str, value: object) -> Amounts:
     """One more. Raises ValueError."""
     read_need_name(name)
     if type(value) not in (int, str):
-        raise ValueError(f'{one_line(shown(value), 60)} is no amount; allowed: 2, "200G"')
+        raise ValueError(f'{one_line(shown(value), 60)} is not an amount; allowed: 2, "200G"')
     found = {**dict(known), name: read_amount(str(value))}
     if len(found) > NAMES_MAX:
         raise ValueError(f"more than {NAMES_MAX} resources")

@@ -62,180 +62,175 @@ class HostEntry(Section):
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig(Section):
-    name: str = "lbd"  # shown by lbctl; nothing depends on it
-    # every host known beforehand, best-ranked coordinator first: {name, address, lim_port,
+    name: str = "lbd"  # shown by lbctl; otherwise unused
+    # all hosts known in advance, in order of preference as coordinator: {name, address, lim_port,
     # lbm_port}
     hosts: tuple[HostEntry, ...] = ()
-    join: str = ""  # "address:port" of any one LIM to join by; "" = the list above is all there is
-    # names of all resources that hosts of this cluster may have in [resources], and commands may
-    # need; empty = any. For all hosts by `lbctl config set cluster.resources … --cluster`
+    # "address:port" of any one LIM to join through; "" = only the hosts listed above
+    join: str = ""
+    # names of all resources that hosts of this cluster may define in [resources] and commands may
+    # request; empty = any. Set it for all hosts with `lbctl config set cluster.resources …
+    # --cluster`
     resources: tuple[str, ...] = listed("gpu", "licence")
 
 
 @dataclass(frozen=True, slots=True)
 class HostConfig(Section):
-    name: str = ""  # "" = the machine's short name; `load` fills it in
+    name: str = ""  # "" = the machine's short name
     address: str = ""  # where this host's daemons listen; "" = as in cluster.hosts, else 127.0.0.1
-    runtime_dir: str = ""  # sockets; "" = /run/lbd for root, else $XDG_RUNTIME_DIR/lbd
-    state_dir: str = ""  # what outlives a restart; "" = /var/lib/lbd, else ~/.local/state/lbd
+    # directory for sockets; "" = /run/lbd for root, else $XDG_RUNTIME_DIR/lbd
+    runtime_dir: str = ""
+    # directory for what survives restarts; "" = /var/lib/lbd, else ~/.local/state/lbd
+    state_dir: str = ""
     cores: float = within(
         0.0, 0.0, 65536.0
     )  # usable cores; 0 = affinity and cgroup quota, measured
-    speed: float = within(0.0, 0.0, 1000.0)  # relative to the reference machine; 0 = measured once
-    # what sets this host apart, for --feature; x86_64, linux and some of its CPU are found
+    # speed relative to the reference machine; 0 = measured once
+    speed: float = within(0.0, 0.0, 1000.0)
+    # what is special about this host, for --feature; x86_64, linux and some CPU features are
+    # detected
     features: tuple[str, ...] = listed("big", "licensed")
-    # that jobs of the queue may be given, like "8G", in place of what is found; "" = what is found
-    memory: str = ""
+    memory: str = ""  # memory available to queued jobs, like "8G"; "" = as detected
 
 
 @dataclass(frozen=True, slots=True)
 class LoadConfig(Section):
     scope: str = one_of(SCOPES)  # what counts as this host's load
-    # which measure of it is exchanged: queue is the CPU's alone; a number fixes T, instant has
-    # T = 0 and load-average 60 s; site:NAME is what site_command says of NAME. `lbctl param index`
-    # changes it for all hosts
+    # the load measure that hosts exchange: queue measures the CPU only; a number sets T, instant
+    # has T = 0 and load-average 60 s; site:NAME is the NAME that site_command prints. `lbctl param
+    # index` changes it for all hosts
     index: str = one_of(INDICES, SITE)
-    # readings of the run queue a second, at least; the scanning scopes slow themselves
+    # minimum readings of the run queue per second; the scanning scopes slow down by themselves
     sample_hz: float = within(10.0, 1.0, 100.0)
-    # T: longer is steadier, shorter sees a change sooner
-    smoothing_s: float = within(4.0, 0.1, 600.0)
-    # w_io: what a task in disk wait counts beside a runnable one
+    smoothing_s: float = within(4.0, 0.1, 600.0)  # T: longer is steadier, shorter reacts sooner
+    # w_io: weight of a task waiting for disk, relative to a runnable one
     io_weight: float = within(0.5, 0.0, 10.0)
-    # w_mem: the same for a task stalled on memory
+    # w_mem: weight of a task stalled on memory, likewise
     memory_weight: float = within(1.0, 0.0, 10.0)
-    scan_core_share: float = within(0.008, 0.0005, 1.0)  # of one core, for the scanning scopes
-    # a program of the site's, and its arguments, that prints lines of `name value`: other loads
+    # share of one core that the scanning scopes may use
+    scan_core_share: float = within(0.008, 0.0005, 1.0)
+    # a site-specific program, with arguments, that prints lines of `name value`: additional loads
     site_command: tuple[str, ...] = listed("/usr/local/lib/gpu-load", "--all")
-    # from one run of it to the next; what it said is used for three times as long
+    # interval between its runs; its values are used for three times as long
     site_period_s: float = within(5.0, 0.2, 3600.0)
-    site_timeout_s: float = within(2.0, 0.1, 600.0)  # then it is killed, with all it has started
+    # after this it is killed, with everything it has started
+    site_timeout_s: float = within(2.0, 0.1, 600.0)
 
 
 @dataclass(frozen=True, slots=True)
 class LimConfig(Section):
     port: int = within(7901, 1, 65535)  # TCP, for the LIMs of other hosts
-    algorithm: str = one_of(ALGORITHMS)  # who tells whom its load, and who picks
+    algorithm: str = one_of(ALGORITHMS)  # who sends its load to whom, and who picks the host
     # P: longer costs fewer messages, shorter misplaces fewer jobs
     exchange_period_s: float = within(1.0, 0.05, 3600.0)
-    # T_l: load index at or below which commands stay
+    # T_l: load index up to which commands run here
     local_threshold: float = within(0.7, 0.0, 1000.0)
-    report_ceiling: float = within(
-        4.0, 0.0, 10000.0
-    )  # T_u: a host that stays above it need not report
+    # T_u: a host whose load stays above this need not report
+    report_ceiling: float = within(4.0, 0.0, 10000.0)
     min_gain: float = within(0.1, 0.0, 1000.0)  # Δ: how much lower another host's index must be
-    probe_limit: int = within(3, 1, 1024)  # L_p: hosts LOWEST, THRHLD and RESERVE ask
-    # how old a load may be for P2C and PREDICT to give it a third of its weight; loads change as
-    # fast as commands come and go, so shorter where they are short
+    probe_limit: int = within(3, 1, 1024)  # L_p: how many hosts LOWEST, THRHLD and RESERVE ask
+    # age at which P2C and PREDICT give a load a third of its weight; loads change as fast as
+    # commands come and go, so use less where commands are short
     trust_s: float = within(5.0, 0.01, 86400.0)
-    # what moving a command costs in time: PREDICT moves it only for more than that
+    # time it costs to move a command: PREDICT moves it only if it gains more
     move_cost_s: float = within(0.01, 0.0, 3600.0)
-    reservations: int = within(5, 1, 1024)  # R: with how many loaded hosts RESERVE asks for jobs
-    # T_CPU: commands of less CPU time are not worth moving (seconds on the thesis's machines of
-    # 1987, which took hundreds of milliseconds to move one; here that takes a few)
+    reservations: int = within(5, 1, 1024)  # R: number of loaded hosts that RESERVE asks for jobs
+    # T_CPU: commands that use less CPU time are not worth moving (seconds in the thesis, whose
+    # machines of 1987 took hundreds of milliseconds to move one; here it takes a few)
     job_threshold_s: float = within(0.05, 0.0, 86400.0)
-    change_threshold: float = within(
-        0.1, 0.0, 1000.0
-    )  # a smaller change of the index is not reported
-    keepalive_s: float = within(
-        5.0, 0.1, 3600.0
-    )  # a report is sent this often even without a change
-    # a probe, or a question to the coordinator, is given up after this long
+    # smaller changes of the index are not reported
+    change_threshold: float = within(0.1, 0.0, 1000.0)
+    # a report is sent at least this often, even without a change
+    keepalive_s: float = within(5.0, 0.1, 3600.0)
+    # how long to wait for the answer to a probe or to a question to the coordinator
     probe_timeout_s: float = within(0.2, 0.01, 60.0)
-    # a sample older than this makes its host late, not zero
+    # a host whose last sample is older than this is late
     stale_after_s: float = within(12.0, 0.2, 86400.0)
-    down_after_s: float = within(30.0, 0.2, 86400.0)  # a host unheard for this long is down
-    # a joined (not listed) host down for this long is forgotten
+    down_after_s: float = within(30.0, 0.2, 86400.0)  # a host not heard from for this long is down
+    # a joined (not listed) host that is down for this long is removed
     forget_after_s: float = within(86400.0, 1.0, 1e9)
-    # the coordinator silent for this long: the next rank takes over
+    # when the coordinator is silent for this long, the next in rank takes over
     centre_silence_s: float = within(6.0, 0.2, 86400.0)
-    avoid_s: float = within(
-        5.0, 0.0, 86400.0
-    )  # a host that failed a command is not picked this long
-    # while this host's load is above this and others are full, commands wait for room elsewhere
+    # how long a host that failed a command is not picked
+    avoid_s: float = within(5.0, 0.0, 86400.0)
+    # while this host's load is above this and other hosts are full, commands wait for room
+    # elsewhere
     hold_above: float = within(1.5, 0.0, 10000.0)
-    # how long a command waits for room at most; then it runs here if it may
+    # longest wait for room; after it, the command runs here if it may
     hold_limit_s: float = within(30.0, 0.0, 86400.0)
-    # the coordinator tunes P, T_l, L_p and Δ to the load of all hosts (Zhou's Table 3.3); its
-    # longer P under heavy load saves GLOBAL a third of its messages in the simulator, and no time
+    # the coordinator adjusts P, T_l, L_p and Δ to the load of all hosts (Zhou's Table 3.3); in the
+    # simulator, its longer P under heavy load saves GLOBAL a third of its messages, but no time
     adaptive: bool = False
-    max_hosts: int = within(1024, 1, 65536)  # in this LIM's table
-    max_message_bytes: int = within(1 << 20, 1 << 14, 1 << 28)  # a larger one is refused
-    # what it hears, is asked and answers is written to history.jsonl in host.state_dir, up to this
-    # length, again at each start: for `lbd sim replay`. 0 = nothing is
+    max_hosts: int = within(1024, 1, 65536)  # hosts in this LIM's table
+    max_message_bytes: int = within(1 << 20, 1 << 14, 1 << 28)  # larger messages are refused
+    # record what this LIM hears, is asked and answers in history.jsonl in host.state_dir, up to
+    # this size and from the beginning at each start, for `lbd sim replay`; 0 = off
     history_bytes: int = within(0, 0, 1 << 40)
-    # messages a second from one host, twice as many at once; more wait, if no longer than a second
+    # messages per second from one host, with bursts of twice as many; excess messages wait for up
+    # to a second
     peer_rate: int = within(2000, 10, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
 class LbmConfig(Section):
     port: int = within(7902, 1, 65535)  # TCP, for the LBMs of other hosts
-    # commands of other hosts, and jobs of the queue, that run here at once; 0 = usable cores,
-    # rounded up
+    # commands of other hosts and queued jobs that run here at once; 0 = usable cores, rounded up
     slots: int = within(0, 0, 65536)
-    max_waiting: int = within(
-        4096, 0, 1 << 20
-    )  # commands that may wait for a slot, or run beyond the slots; more are refused
-    # how long a command sent here by name (-H) waits for a slot before it runs beyond them
+    # commands that may wait for a slot or run beyond the slots; more are refused
+    max_waiting: int = within(4096, 0, 1 << 20)
+    # how long a command sent here by name (-H) waits for a slot before it runs beyond the slots
     named_wait_s: float = within(2.0, 0.0, 86400.0)
-    # how long a command sent here by name waits for a slot, before it is refused, where none may
-    # run beyond the slots (admission.slots, beyond_slots)
+    # how long a command sent here by name waits for a slot before it is refused, where none may run
+    # beyond the slots (admission.slots, beyond_slots)
     named_limit_s: float = within(300.0, 0.0, 86400.0)
     # commands sent here by name that may run beyond the slots, but none where admission.slots is
-    # set; 0 = as many as
-    # there are slots, and 32 at least
+    # set; 0 = as many as there are slots, and at least 32
     beyond_slots: int = within(0, 0, 65536)
-    fallback_slots: int = within(
-        0, 0, 65536
-    )  # local runs at once when others fail; 0 = twice the cores
-    connect_timeout_s: float = within(1.0, 0.01, 600.0)  # how long a connection to a host may take
-    start_timeout_s: float = within(
-        10.0, 0.1, 3600.0
-    )  # for the far host to say the command has begun
-    orphan_after_s: float = within(
-        10.0, 0.5, 86400.0
-    )  # contact lost so long ends an attached command
-    kill_grace_s: float = within(2.0, 0.0, 3600.0)  # from TERM to KILL
-    # how long a command that the owner of a host has sent away waits for one that takes it
+    # commands run here at once when no LBM answers; 0 = twice the cores
+    fallback_slots: int = within(0, 0, 65536)
+    connect_timeout_s: float = within(1.0, 0.01, 600.0)  # how long connecting to a host may take
+    # how long the other host may take to say that the command has started
+    start_timeout_s: float = within(10.0, 0.1, 3600.0)
+    # an attached command is ended when contact is lost for this long
+    orphan_after_s: float = within(10.0, 0.5, 86400.0)
+    kill_grace_s: float = within(2.0, 0.0, 3600.0)  # time between TERM and KILL
+    # how long a command evicted because a host's owner is back waits for a host that accepts it
     sent_away_wait_s: float = within(3600.0, 0.0, 1e6)
-    # how many lbruns a command may be inside of and still move
+    # nesting depth of lbruns up to which a command may still move
     max_hops: int = within(2, 0, 100)
-    chunk_bytes: int = within(
-        1 << 20, 1 << 12, 1 << 24
-    )  # the most that is read from a pipe at once
-    # arguments and environment of one command, together; a longer request is refused
+    chunk_bytes: int = within(1 << 20, 1 << 12, 1 << 24)  # most bytes read from a pipe at once
+    # arguments and environment of one command together; longer requests are refused
     max_request_bytes: int = within(8 << 20, 1 << 14, 12 << 20)
-    # one message of a client that is no command: questions of lbctl, what is typed
+    # longest client message other than a command: questions of lbctl, terminal input
     max_question_bytes: int = within(1 << 16, 1 << 12, 1 << 20)
-    # bytes of requests longer than max_question_bytes that the LBM holds of one local user; who
-    # would have it hold more waits a moment, and is refused then. It takes some five times as much
-    # memory
+    # bytes of requests longer than max_question_bytes that the LBM holds for one local user; beyond
+    # that, requests wait briefly and are then refused. They take about five times as much memory
     user_request_bytes: int = within(64 << 20, 13 << 20, 1 << 40)
-    # bytes of such long requests that the LBM holds of all local users together
+    # bytes of such long requests that the LBM holds for all local users together
     users_request_bytes: int = within(256 << 20, 13 << 20, 1 << 40)
-    # bytes of requests that the LBM holds of one other host, with 4 KiB for each command; more are
+    # bytes of requests that the LBM holds for one other host, plus 4 KiB per command; more are
     # refused
     host_request_bytes: int = within(64 << 20, 13 << 20, 1 << 40)
-    # bytes of requests that the LBM holds of all other hosts together
+    # bytes of requests that the LBM holds for all other hosts together
     hosts_request_bytes: int = within(256 << 20, 13 << 20, 1 << 40)
-    # a host that does not share a directory is not asked about it again for this long
+    # how long a host that does not share a directory is not asked about it again
     unshared_s: float = within(60.0, 0.0, 86400.0)
     max_clients: int = within(2048, 1, 1 << 20)  # connections on the Unix socket
-    # commands a second from one host, or of one local user; twice as many at once; more wait. A
-    # long one counts as one for each 16 KiB
+    # commands per second from one host or one local user, with bursts of twice as many; more wait.
+    # A long one counts once per 16 KiB
     max_rate: int = within(2000, 10, 1_000_000)
     history: int = within(500, 0, 1_000_000)  # ended jobs that `lbctl jobs` still shows
-    cgroup: str = one_of(CGROUPS)  # contain each job in a cgroup of its own where writable
+    cgroup: str = one_of(CGROUPS)  # run each job in its own cgroup where cgroups are writable
 
 
 @dataclass(frozen=True, slots=True)
 class StageConfig(Section):
-    # where commands with --send get their directories; "" = /var/tmp/lbd-stage, or stage in
-    # host.state_dir where the daemons serve their own user alone
+    # parent of the working directories of commands with --send; "" = /var/tmp/lbd-stage, or stage
+    # in host.state_dir if the daemons serve only their own user
     root: str = ""
-    # the most bytes that one command may send or fetch; 0: no commands with --send or --fetch here
+    # most bytes that one command may send or fetch; 0 = no commands with --send or --fetch here
     max_bytes: int = within(1 << 30, 0, 1 << 50)
-    # the most files, directories and links that one command may send or fetch
+    # most files, directories and links that one command may send or fetch
     max_files: int = within(100_000, 0, 100_000_000)
 
 
@@ -254,49 +249,53 @@ KEPT_BACK = (
 class EnvironmentConfig(Section):
     # variables that do not leave this host with a command; * and ? as in file names
     deny: tuple[str, ...] = KEPT_BACK
-    allow: tuple[str, ...] = ()  # exceptions from `deny`, likewise
+    allow: tuple[str, ...] = ()  # exceptions from `deny`, in the same form
 
 
 @dataclass(frozen=True, slots=True)
 class EligibilityConfig(Section):
-    # what a shell's commands always may leave by: names, kinds ("gcc -c"), patterns ("*-gcc")
+    # commands of a shell that may always leave: names, kinds ("gcc -c"), patterns ("*-gcc")
     always: tuple[str, ...] = ()
-    # what never leaves this host, also not by lbrun; as `always`, which it overrules
+    # commands that never leave this host, not even through lbrun; same form as `always`, and
+    # overrides it
     never: tuple[str, ...] = ()
-    # which hosts a shell's commands may run on, by feature, as with lbrun --feature and
+    # hosts that a shell's commands may run on, by feature, as with lbrun --feature and
     # --not-feature: "nvcc: +cuda", "gcc -c: +x86_64 -slow"; such commands may always leave
     features: tuple[str, ...] = ()
-    max_commands: int = within(1000, 1, 100_000)  # whose CPU time is remembered, for each user
-    max_users: int = within(200, 1, 100_000)  # of whom anything is remembered
+    max_commands: int = within(1000, 1, 100_000)  # commands per user whose CPU time is remembered
+    max_users: int = within(200, 1, 100_000)  # users for whom anything is remembered
 
 
 @dataclass(frozen=True, slots=True)
 class ShellConfig(Section):
-    # what lbsh is: "" = /bin/sh for -c and scripts, $SHELL on a terminal; $LBD_SHELL overrules it
+    # the shell behind lbsh: "" = /bin/sh for -c and scripts, $SHELL on a terminal; $LBD_SHELL
+    # overrides it
     program: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig(Section):
-    # what daemons log: what changes, all steps of each job too, or only what is wrong.
-    # `lbctl param log.level` changes it for all hosts
+    # what daemons log: changes (info), also every step of each job (debug), or only problems
+    # (warning). `lbctl param log.level` changes it for all hosts
     level: str = one_of(LOG_LEVELS)
 
 
 @dataclass(frozen=True, slots=True)
 class SecurityConfig(Section):
-    # a lab's secret, for hosts on loopback without certificates; mode 0600, the same on each
+    # a lab's secret, for hosts on loopback without certificates; mode 0600, the same file on each
+    # host
     key_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class UpConfig(Section):
-    # the first pause before a daemon that died is started again; it doubles each time
+    # pause before a daemon that died is restarted the first time; doubles each time
     restart_backoff_s: float = within(0.5, 0.01, 3600.0)
-    # the longest pause before a daemon that died is started again
+    # longest pause before a daemon that died is restarted
     restart_backoff_max_s: float = within(30.0, 0.01, 86400.0)
-    stop_timeout_s: float = within(10.0, 0.1, 3600.0)  # for a daemon to stop after TERM
-    # a daemon whose event loop does not turn for this long is ended and started again; 0 = never
+    # how long a daemon may take to stop after TERM
+    stop_timeout_s: float = within(10.0, 0.1, 3600.0)
+    # a daemon whose event loop has not run for this long is killed and restarted; 0 = never
     watchdog_s: float = within(30.0, 0.0, 3600.0)
 
 
@@ -304,15 +303,15 @@ class UpConfig(Section):
 class TlsConfig(Section):
     """Trust between hosts."""
 
-    dir: str = ""  # this host's key and certificate; "" = tls in host.state_dir
-    # the cluster's authority, on the host where `lbctl init` ran; "" = host.state_dir with
-    # -authority after it. Where the daemons are not root's, only root may be able to write there
+    dir: str = ""  # directory of this host's key and certificate; "" = tls in host.state_dir
+    # directory of the cluster's authority, on the host where `lbctl init` ran; "" = host.state_dir
+    # plus -authority. Where the daemons do not run as root, it must be writable only by root
     authority_dir: str = ""
-    # how long the certificates last that this host's authority signs; they are renewed when a third
-    # of that is left, so a host may be away from the authority for a third of it
+    # lifetime of the certificates this host's authority signs; they are renewed when a third of it
+    # is left, so a host may be out of the authority's reach for a third of it
     certificate_s: float = within(2_592_000.0, 1.0, 315_360_000.0)
-    # a host asks for news of revoked hosts this often: the longest that one is believed after
-    # `lbctl revoke` by a host that it could not tell at once
+    # how often a host asks for revocations: the longest that a host which `lbctl revoke` could not
+    # reach keeps trusting the revoked one
     revocation_check_s: float = within(30.0, 0.1, 86_400.0)
 
 

@@ -7,8 +7,8 @@ from lbd.config.fields import Section, within
 
 @dataclass(frozen=True, slots=True)
 class StatsConfig(Section):
-    # ended jobs on record; 0 = none are kept. Of more, users with the most lose their oldest
+    # ended jobs on record; 0 = none. Beyond that, the users with the most lose their oldest
     max_rows: int = within(200_000, 0, 100_000_000)
-    # size of usage.sqlite in host.state_dir; the same jobs make room
+    # size of usage.sqlite in host.state_dir; room is made by dropping the same jobs
     max_bytes: int = within(64 << 20, 1 << 19, 1 << 40)
     keep_days: float = within(90.0, 0.0, 36500.0)  # how long ended jobs stay on record

@@ -11,7 +11,7 @@ from lbd.local.json_socket import Connect, ask, connected
 from lbd.local.starting import Patience, starter
 from lbd.process.own_directory import why_not_believed
 
-START = "start it: systemctl start lbd.target, or lbd up"
+START = "start it with: systemctl start lbd.target, or lbd up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class Daemons:
                     raise Unavailable(f"{problem}; {START}") from None
                 if not self.patience.wait():
                     raise Unavailable(
-                        f"{daemon} is starting or stopping ({by}) and does not answer yet: ask "
-                        f"again shortly; if it stays so, read its log: journalctl -u lbd-{daemon}, "
-                        "or what `lbd up` prints"
+                        f"{daemon} is starting or stopping ({by}) and does not answer yet: try "
+                        "again shortly; if that persists, read its log: journalctl -u "
+                        f"lbd-{daemon}, or the output of `lbd up`"
                     ) from None
         # What only the socket protocol needs is nobody's data.
         return {key: value for key, value in reply.items() if key not in ("ok", "id")}

@@ -120,7 +120,7 @@ def show(
         f"{f' ({why})' if why else ''}, algorithm {text(reply, 'algorithm')}"
     )
     if trouble is not None:
-        put(f"{command[0]}: {trouble.strerror}; it would end with {exit_status_of(trouble)}")
+        put(f"{command[0]}: {trouble.strerror}; the exit status would be {exit_status_of(trouble)}")
     chosen = text(reply, "host")
     candidates = enumerate(tables(reply, "candidates"), 1)
     rows = [candidate_row(rank, item, chosen) for rank, item in candidates]
@@ -147,7 +147,7 @@ def why_of(reply: Json) -> str:
     cpu_s = number(reply, "cpu_s")
     if math.isnan(cpu_s):
         return f"{why}; its CPU time is not known yet"
-    return f"{why}; its CPU time is {duration(cpu_s)}, as learnt"
+    return f"{why}; its learnt CPU time is {duration(cpu_s)}"
 
 
 def candidate_row(rank: int, item: Json, chosen: str) -> Row:

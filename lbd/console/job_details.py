@@ -93,7 +93,7 @@ def speedup_phrase(known: Json) -> str:
     if source == "given":
         return f"{shape}, {work} (as given)"
     if source == "linear":
-        why = "its runs on different numbers of slots are too few, or too unlike"
+        why = "too few runs on different numbers of slots, or too dissimilar"
         return f"assumed to be linear, {work} ({why})"
     spans = [
         span_text(known.get("parallelism_90"), MOST_PARALLELISM),
@@ -124,7 +124,7 @@ def detail_lines(one: Json, clock: Clock) -> list[str]:
         lines += array_lines(one)
     if gang := text(one, "gang"):
         which = f"its {gang} tasks" if text(one, "array") else f"one of {gang} tasks that"
-        lines.append(f"gang     {which} begin together")
+        lines.append(f"gang     {which} start together")
     if reason := text(one, "reason"):
         lines.append(f"{'waits   ' if text(one, 'state') == 'pending' else 'reason  '} {reason}")
     if begins := begin_phrase(one):

@@ -20,7 +20,7 @@ ANSWER_S = 25.0
 PATIENCE_S = 15.0
 PAUSE_S = 0.5
 RETRY_FOR_S = 60.0  # an LBM that is being started again
-NOT_QUEUED = "is a plain lbrun: only jobs of the queue can be"
+NOT_QUEUED = "is a plain lbrun; only queued jobs can be"
 QUEUED_ONLY = {
     "hold": "held",
     "release": "released",
@@ -40,8 +40,8 @@ def split(ids: Sequence[str]) -> tuple[list[str], list[str]]:
 
 WORDS = {  # whatever the algorithm was: the job's record does not say
     **PHRASES,
-    "lowest": "the best of the willing hosts",
-    "no-gain": "no willing host was clearly better",
+    "lowest": "the best of the hosts that accept commands",
+    "no-gain": "no host that accepts commands was clearly better",
 }
 
 
@@ -77,8 +77,8 @@ def where_its_output_went(job: Json) -> str:
     host = text(job, "origin")
     tense = "went" if job.get("finished") else "goes"
     return (
-        f"{text(job, 'id')} is a plain lbrun: its output {tense} to the terminal, pipe or file "
-        f"of that lbrun on {host}, and is kept nowhere else"
+        f"{text(job, 'id')} is a plain lbrun: its output {tense} to that lbrun's terminal, pipe "
+        f"or file on {host} and is not stored"
     )
 
 

@@ -14,7 +14,7 @@ def table(reply: Json, key: str) -> Json:
     """The object under `key`; {} if it is null or missing."""
     value = reply.get(key) or {}
     if not isinstance(value, dict):
-        raise PeerError(f"the daemon's answer holds no object {key!r}; is it another version?")
+        raise PeerError(f"the daemon's answer contains no object {key!r}; is it another version?")
     return value
 
 
@@ -22,7 +22,7 @@ def tables(reply: Json, key: str) -> list[Json]:
     """The objects in the list under `key`."""
     value = reply.get(key) or []
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise PeerError(f"the daemon's answer holds no list {key!r}; is it another version?")
+        raise PeerError(f"the daemon's answer contains no list {key!r}; is it another version?")
     return value
 
 

@@ -25,7 +25,7 @@ def start_of_metrics(daemons: Daemons) -> str:
     if is_of_unit(pid_behind(lim), LIM_UNIT):
         return UNIT
     command = "lbd metrics" if uid == os.geteuid() else f"runuser -u {name_of(uid)} -- lbd metrics"
-    return f"{command}; `lbd up` does so, too, when it is started the next time"
+    return f"{command}; the next start of `lbd up` starts it, too"
 
 
 def name_of(uid: int) -> str:

@@ -22,20 +22,20 @@ def fault_of_tasks(sent: Submission, words: int, after: int, own: DispatchConfig
         return f"--array: {sent.count} tasks; dispatch.max_array is {own.max_array}"
     if sent.count > 1 and words > TASK_WORDS_MAX:
         return (
-            f"--array: {words} arguments and variables; each of several tasks may have "
-            f"{TASK_WORDS_MAX}: let it read them from a file"
+            f"--array: {words} arguments and variables; the limit for each of several tasks is "
+            f"{TASK_WORDS_MAX}: let them read from a file"
         )
     if sent.count * after > (most := conditions_most(own)):
         return (
-            f"--after: {after} jobs for each of {sent.count} tasks; {most // sent.count} is the "
-            "most for so many: let one job wait for them all, and the array for that one"
+            f"--after: {after} jobs for each of {sent.count} tasks; the limit for so many is "
+            f"{most // sent.count}: let one job wait for them all, and the array for that job"
         )
     excluded_bytes = len(sent.barred_text.encode(errors="replace"))
     most = min(EXCLUDED_BYTES_MAX, ARRAY_EXCLUDED_BYTES_MAX // sent.count)
     if excluded_bytes > most:
         of_array = f" if it is one of {sent.count}" if sent.count > 1 else ""
         return (
-            f"-x: the names of excluded hosts have {excluded_bytes} bytes; a job may have "
-            f"{most}{of_array}"
+            f"-x: the names of excluded hosts take {excluded_bytes} bytes; the limit for a job "
+            f"is {most}{of_array}"
         )
     return ""

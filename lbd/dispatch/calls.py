@@ -69,7 +69,7 @@ class Calls:
         if wait_s is None:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"{host} asks the queue for more than dispatch.host_bytes_per_s; ask again later",
+                f"{host} exceeds dispatch.host_bytes_per_s; try again later",
             )
         if wait_s:
             await asyncio.sleep(wait_s)

@@ -121,7 +121,7 @@ class Dispatcher:
             await self._take_up(rows, earlier)
             rows = await self.ledger.live(rows[-1].id, READ_AT_ONCE)
         jobs, leased = len(self.life.jobs), len(self.life.leased)
-        log.info("ledger holds %d jobs, %d of them may be running", jobs, leased)
+        log.info("the ledger has %d jobs, of which %d may be running", jobs, leased)
 
     async def _take_up(self, rows: Sequence[JobRow], earlier: EarlierTasks) -> None:
         begun = [JobId(str(row.id)) for row in rows if row.attempt]
@@ -209,7 +209,7 @@ class Dispatcher:
         elif line is None:
             trouble = f"{begin.host} is out of contact"
         elif line.is_behind:
-            line, trouble = None, f"{begin.host} does not take what it is sent"
+            line, trouble = None, f"{begin.host} is not reading what it is sent"
         else:
             try:
                 start.CopyFrom(await self.start_of(begin.submission))
@@ -217,7 +217,7 @@ class Dispatcher:
                 line, trouble = None, str(problem)
                 phase = "request" if isinstance(problem, UnreadableSpec) else phase
         if line is not None and not self.leads():  # else `anchor` could be newer than our lease
-            line, trouble = None, "its dispatcher leads no longer"
+            line, trouble = None, "its dispatcher no longer leads"
         if line is None:
             ending = Ending(Cause.LOST, reason=trouble)
             which = begin.host, begin.job, begin.attempt
@@ -260,7 +260,7 @@ class Dispatcher:
             await asyncio.sleep(TICK_S)
             now_s = clock_s()
             if self.life.stood_still(now_s - last_s):
-                log.warning("this host or its dispatcher stood still for %.1f s", now_s - last_s)
+                log.warning("this host or its dispatcher was frozen for %.1f s", now_s - last_s)
             self.carry(self.life.tick(now_s, self.rng))
 
     def estimate_s(self, user: str, command: bytes) -> float | None:
@@ -371,7 +371,7 @@ class Dispatcher:
             job_log.info(shown_id(life, job), "host %s refused it: %s", name, report.reason)
             how = report.phase, ending_of(report)
             return life.refused(name, job, attempt, *how, now_s, self.rng)
-        raise ValueError(f"news {report.event[:40]!r} of job {one_line(report.job, 40)}")
+        raise ValueError(f"event {report.event[:40]!r} of job {one_line(report.job, 40)}")
 
 
 def terms_of(config: Config) -> Terms:

@@ -52,8 +52,8 @@ class DependencyLookup:
         found = await asyncio.to_thread(meant, named, ranges, sent) if named else {}
         if len(text := written(found)) > WAITS_BYTES_MAX:
             raise LbdError(
-                f"--after: the indexes of these arrays take {len(text)} bytes; {WAITS_BYTES_MAX} is"
-                " the most to be kept with a job: let one job wait for them all"
+                f"--after: the indexes of these arrays take {len(text)} bytes; the limit for a job "
+                f"is {WAITS_BYTES_MAX}: let one job wait for them all"
             )
         return text
 
@@ -114,7 +114,7 @@ def numbers_of(
     if index is None:
         return (place.first, place.last) if number == place.first else (number, number)
     if not place.indexes or number != place.first:
-        raise LbdError(f"--after: job {number} is no array, so it has no task {index}")
+        raise LbdError(f"--after: job {number} is not an array, so it has no task {index}")
     indexes = indexes_of(place.indexes)
     begin, end = indexes.places(index, index)
     if begin == end:
@@ -128,11 +128,11 @@ def check_tasks(
 ) -> None:
     """Whether each task of what comes has its own in that array. Raises LbdError."""
     if index is not None or not place.indexes or number != place.first:
-        raise LbdError(f"--after-task: job {number} is no array; name one, like 12")
+        raise LbdError(f"--after-task: job {number} is not an array; name one, like 12")
     if sent.first_index is None:
-        raise LbdError("--after-task needs --array: each task waits for that of the same index")
+        raise LbdError("--after-task needs --array: each task waits for the task with its index")
     if sent.gang:
-        raise LbdError("--after-task cannot be used with --gang: all its jobs begin together")
+        raise LbdError("--after-task cannot be used with --gang: all its jobs start together")
     indexes = indexes_of(place.indexes)
     for first, last, step in sent.runs:
         for low, high in (

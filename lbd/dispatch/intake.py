@@ -63,7 +63,7 @@ def submission_of(
 ) -> Submission:
     """`by_uid`: users are told apart by their numbers, so keys are as well. Raises LbdError."""
     if own.closed:
-        raise LbdError("the queue takes no new jobs: it is about to be disabled (lbctl queue)")
+        raise LbdError("the queue accepts no new jobs: it is being disabled (lbctl queue)")
     stored = asked.spec  # each look makes another
     submitter, request = submitter_of(asked, stored)
     indexes = indexes_of(asked)
@@ -96,13 +96,12 @@ def submission_of(
     if fault := fault_of_tasks(sent, words, len(asked.after), own):
         raise LbdError(fault)
     if len(sent.key) > KEY_MAX:
-        raise LbdError(f"--idempotency-key: {KEY_MAX} characters at most")
+        raise LbdError(f"--idempotency-key: at most {KEY_MAX} characters")
     if sent.priority and not rules.priorities:
         raise LbdError(NO_PRIORITIES)
     if rules.user_slots and sent.slots > rules.user_slots:
         raise LbdError(
-            f"--slots {sent.slots}: no user may hold more than {rules.user_slots} "
-            "(dispatch.user_slots)"
+            f"--slots {sent.slots}: the limit per user is {rules.user_slots} (dispatch.user_slots)"
         )
     if sent.gang and (fault := fault_of_gang(sent, stored, own, rules)):
         raise LbdError(f"--gang: {fault}")
@@ -137,7 +136,9 @@ def is_early(asked: pb.SubmitRequest) -> bool:
     if asked.HasField("not_before") and not 0 <= asked.not_before <= TIME_MAX:  # nor NaN
         raise LbdError("this cannot be queued: --begin is not valid")
     if len(asked.after) > AFTER_MAX:
-        raise LbdError(f"--after: {len(asked.after)} jobs; {AFTER_MAX} is the most to wait for")
+        raise LbdError(
+            f"--after: cannot wait for {len(asked.after)} jobs; the limit is {AFTER_MAX}"
+        )
     return bool(asked.after) or asked.HasField("not_before")
 
 
@@ -146,10 +147,12 @@ def after_of(text: str) -> tuple[str, int, int | None]:
     how, colon, job = text.partition(":")
     array, line, index = job.partition("_")
     if not (colon and (how in HOWS or how == TASK) and is_number(array)):
-        raise LbdError(f"--after {one_line(job, 40)!r} names no queued job; write 12 or 12_7")
+        raise LbdError(
+            f"--after {one_line(job, 40)!r} is not a queued job's id; must be 12 or 12_7"
+        )
     is_index = index.isascii() and index.isdecimal() and len(index) <= len(str(ARRAY_INDEX_MAX))
     if line and not is_index:
-        raise LbdError(f"--after {one_line(job, 40)!r} names no task; write 12_7")
+        raise LbdError(f"--after {one_line(job, 40)!r} is not a task's id; must be 12_7")
     return how, int(array), int(index) if line else None
 
 
@@ -172,34 +175,37 @@ def target_of(
     if not (asked.is_array and at <= TIME_MAX and (within_s or 0.0) <= TIME_MAX):
         raise LbdError(f"this cannot be queued: {option} is not valid")
     if within_s is not None and deadline is not None:
-        raise LbdError("--target and --deadline both say when the array is to end: give one")
+        raise LbdError("--target and --deadline both set when the array should end: use only one")
     if asked.gang:
-        raise LbdError(f"{option} cannot be used with --gang: all jobs of a gang begin together")
+        raise LbdError(f"{option} cannot be used with --gang: all jobs of a gang start together")
     if asked.slots_most > (asked.slots or 1):
-        raise LbdError(f"{option} cannot be used with a range of slots: write one number")
+        raise LbdError(f"{option} cannot be used with a range of slots: give a number")
     if at <= unix_s:
-        raise LbdError(f"{option}: it has passed by the clock of the dispatcher's host")
+        raise LbdError(f"{option}: it has passed, by the clock of the dispatcher's host")
     return (at, None) if deadline is None else (None, at)
 
 
 def fault_of_gang(sent: Submission, spec: pb.StoredSpec, own: DispatchConfig, rules: Rules) -> str:
     """Why these jobs cannot begin together, whatever becomes free; "" if they can."""
     if own.mode != "fcfs":
-        return f'it needs dispatch.mode = "fcfs", one line for all hosts; here it is {own.mode}'
+        return f'it needs dispatch.mode = "fcfs", one queue for all hosts; here it is {own.mode}'
     if sent.first_index is None:
-        return "it needs --array: all tasks of the array begin together"
+        return "it needs --array: it starts all tasks of an array together"
     if sent.gang > GANG_MAX:
-        return f"{sent.gang} jobs; the most is {GANG_MAX}"
+        return f"{sent.gang} jobs; the limit is {GANG_MAX}"
     if sent.slots_most > sent.slots:
-        return f"it cannot be used with --slots {sent.slots}-{sent.slots_most}: write one number"
+        return (
+            f"it cannot be used with --slots {sent.slots}-{sent.slots_most}: give a number, not "
+            "a range"
+        )
     if sent.at_once:
-        return f"it cannot be used with --array …%{sent.at_once}: all of it begins together"
+        return f"it cannot be used with --array …%{sent.at_once}: all tasks start together"
     if spec.checkpoint:
-        return "it cannot be used with --checkpoint: no job can stop and go on alone"
+        return "it cannot be used with --checkpoint: its tasks cannot stop and continue separately"
     needed = sent.gang * sent.slots
     if rules.user_slots and needed > rules.user_slots:
         most = rules.user_slots
-        return f"it needs {needed} slots; no user may hold more than {most} (dispatch.user_slots)"
+        return f"it needs {needed} slots; the limit per user is {most} (dispatch.user_slots)"
     limit = Shares(rules).name_limit(sent.name)
     if limit and sent.gang > limit:
         return (
@@ -225,8 +231,8 @@ def fault_of_gang_hosts(sent: Submission, hosts: Iterable[HostId]) -> str:
     if sent.gang <= most:
         return ""
     return (
-        f"--gang: {sent.gang} jobs; LBD_GANG_HOSTS holds the names of {most} hosts at most that are"
-        f" as long as {longest}"
+        f"--gang: {sent.gang} jobs; with host names as long as {longest}, LBD_GANG_HOSTS has "
+        f"room for {most}"
     )
 
 
@@ -372,7 +378,7 @@ def ending_of(report: pb.AttemptReport, sent_s: float = 0.0) -> Ending:
 def checked_signal(number: int) -> int:
     """Checks the signal of `lbctl kill`. Raises LbdError."""
     if not 0 <= number <= SIGNAL_MAX:
-        raise LbdError(f"signal {number}: there is none with this number")
+        raise LbdError(f"signal {number}: no such signal")
     return number
 
 

@@ -17,7 +17,7 @@ REQUEUE_FAILED = "requeue-failed"
 REQUEUES = ("requeue", REQUEUE_FAILED)
 FAILED = (JobState.FAILED.value, JobState.LOST.value)
 FEW = 500  # selectors, which are read within a few milliseconds
-TOO_LONG = "these jobs do not fit into one answer; name fewer, range by range"
+TOO_LONG = "these jobs do not fit into one answer; name fewer at a time"
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -142,7 +142,7 @@ class JobFinder:
         """Raises LbdError if there are too many for one answer."""
         rows = await self.ledger.find(wanted)
         if len(rows) > ANSWER_MAX:
-            raise LbdError(f"more than {ANSWER_MAX} jobs at once; name fewer, range by range")
+            raise LbdError(f"more than {ANSWER_MAX} jobs; name fewer at a time")
         if wanted.bytes_max and sum(len(row.command) for row in rows) >= wanted.bytes_max:
             raise LbdError(TOO_LONG)
         return await self.owners.known(rows)

@@ -22,11 +22,11 @@ def say(life: Lifecycle, actions: Iterable[Action]) -> None:
         match action:
             case Begin(job, attempt, host):
                 shown = f"{action.array}_{action.array_index}" if action.array else job
-                job_log.debug(shown, "attempt %d goes to %s", attempt, host)
+                job_log.debug(shown, "attempt %d sent to %s", attempt, host)
             case Changed():
                 job_log.debug(action.shown or action.job, "%s", change_phrase(action))
             case Signal(job, attempt, host, number, stop_reason):
-                what = f"signal {number}" if number else f"end ({stop_reason or 'wanted'})"
+                what = f"signal {number}" if number else f"end ({stop_reason or 'requested'})"
                 job_log.debug(shown_id(life, job), "attempt %d on %s: %s", attempt, host, what)
 
 

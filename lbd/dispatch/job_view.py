@@ -156,7 +156,7 @@ class JobViews:
                 target.expected_low = now + max(0.0, end.mean_s - SURE * end.sd_s)
                 target.expected_high = now + end.mean_s + SURE * end.sd_s
         elif reply.HasField("target"):
-            reply.target.why = "it is not held: that takes dispatch.mode fcfs"
+            reply.target.why = "it has no slots reserved: that needs dispatch.mode fcfs"
         return reply
 
     def _unrecorded(self, row: JobRow) -> str:

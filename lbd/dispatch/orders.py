@@ -155,7 +155,7 @@ class Order:
         if asked.verb == "release":
             return life.release(job, now_s, rng)
         if asked.verb not in REQUEUES:
-            raise LbdError(f"{asked.verb[:40]!r} cannot be done to a job")
+            raise LbdError(f"no such action on jobs: {asked.verb[:40]!r}")
         return life.requeue(job) if job in life.jobs else self.revival.of([row])
 
     def _check_line(self, order: Signal) -> None:

@@ -239,7 +239,7 @@ def warning_of(asked: pb.PredictAsked, known: KnownSpeedup | None, largest: int)
         )
     if asked.slots_most > largest > 0:
         found.append(
-            f"no host that takes jobs now has more than {largest} slot{'s' * (largest > 1)}"
+            f"no host that accepts jobs now has more than {largest} slot{'s' * (largest > 1)}"
         )
     return "; ".join(found)
 

@@ -47,14 +47,14 @@ class QueueRoom:
         of_user = self._jobs.of_user(user) + self._coming_of_user.get(user, 0)
         if of_user + count > (share := max(1, int(USER_SHARE * most))):
             return (
-                f"{sent.user} has {of_user} jobs in the queue, and no user may have more than "
-                f"{share} ({USER_SHARE:.0%} of dispatch.max_jobs)"
+                f"{sent.user} has {of_user} jobs in the queue; the limit per user is {share} "
+                f"({USER_SHARE:.0%} of dispatch.max_jobs)"
             )
         of_host = self._jobs.of_origin(sent.origin) + self._coming_of_host.get(sent.origin, 0)
         if of_host + count > (share := max(1, int(HOST_SHARE * most))):
             return (
-                f"{sent.origin} has {of_host} jobs in the queue, and no host may have more than "
-                f"{share} ({HOST_SHARE:.0%} of dispatch.max_jobs)"
+                f"{sent.origin} has {of_host} jobs in the queue; the limit per host is {share} "
+                f"({HOST_SHARE:.0%} of dispatch.max_jobs)"
             )
         if isinstance(sent, Submission) and (conditions := conditions_of(sent)):
             more = conditions + self._coming_conditions.get(user, 0)

@@ -47,7 +47,7 @@ class Revival:
             raise LbdError(f"job {row.shown}: some jobs of its gang are no longer on record")
         if open_ids := [one.shown for one in gang if JobId(str(one.id)) in jobs]:
             raise LbdError(
-                f"job {row.shown}: job {open_ids[0]} of its gang has not ended; kill that, then "
+                f"job {row.shown}: job {open_ids[0]} of its gang has not ended; kill it, then "
                 "requeue them all"
             )
         return gang

@@ -22,5 +22,5 @@ def start_in(stored: Stored) -> pb.Start:
         elif (request := request_in(start.spec)) is not None:
             start.uid = request.uid  # the host finds out whether origin and user agree
     except (DecodeError, TypeError, ValueError):
-        raise UnreadableSpec("what the ledger has of its command makes no sense") from None
+        raise UnreadableSpec("its command in the ledger is malformed") from None
     return start

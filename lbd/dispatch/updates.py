@@ -32,19 +32,19 @@ class Updates:
         """Raises LbdError."""
         asked = self.asked
         if asked.HasField("begin") and not 0 <= asked.begin <= TIME_MAX:  # nor NaN
-            raise LbdError("--begin: this is no time")
+            raise LbdError("--begin: not a time")
         if asked.HasField("priority"):
             if not -PRIORITY_MAX <= asked.priority <= PRIORITY_MAX:
-                raise LbdError(f"--priority: from -{PRIORITY_MAX} to {PRIORITY_MAX}")
+                raise LbdError(f"--priority: must be -{PRIORITY_MAX} to {PRIORITY_MAX}")
             if not self.dispatcher.life.rules.priorities:
                 raise LbdError(NO_PRIORITIES)
             if asked.priority > 0 and not self.is_admin:
                 raise LbdError(
-                    f"--priority {asked.priority}: only administrators raise priorities; yours may "
-                    "be 0 or less"
+                    f"--priority {asked.priority}: only administrators can raise priorities; use 0 "
+                    "or less"
                 )
         if asked.HasField("timeout_s") and not 0 <= asked.timeout_s <= TIME_MAX:  # nor NaN
-            raise LbdError("--timeout: this is no time limit")
+            raise LbdError("--timeout: not a time limit")
 
     async def of(self, row: JobRow) -> Updated:
         """Raises LbdError."""

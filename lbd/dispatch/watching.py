@@ -161,10 +161,10 @@ class Watching:
         """While so many jobs are watched for this user of this host. Raises TooManyWatched."""
         host, user = who
         if not self._of_user.take(who, count):
-            raise TooManyWatched(f"{user or host} waits for {WATCHED_OF_USER} jobs already")
+            raise TooManyWatched(f"{user or host} is already waiting for {WATCHED_OF_USER} jobs")
         try:
             if not self._of_host.take(host, count):
-                raise TooManyWatched(f"{host} waits for {WATCHED_OF_HOST} jobs already")
+                raise TooManyWatched(f"{host} is already waiting for {WATCHED_OF_HOST} jobs")
             try:
                 yield
             finally:

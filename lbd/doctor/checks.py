@@ -26,17 +26,19 @@ OK, WARN, FAULT = "ok", "warn", "fault"
 CLOCK_SKEW_MAX_S = 2.0
 DESCRIPTORS_MAX_SHARE = 0.8
 DESCRIPTORS_FEW = 1024
-JOIN_FIX = "`lbctl token create {}` where the authority is, then `lbctl join ADDRESS -` here"
+JOIN_FIX = "run `lbctl token create {}` on the authority's host, then `lbctl join ADDRESS -` here"
 REJOIN_FIX = (
-    "`lbctl token create {}` where the authority is, then on that host `lbctl join ADDRESS -`, "
-    "`lbctl restart`"
+    "run `lbctl token create {}` on the authority's host, then `lbctl join ADDRESS -` and "
+    "`lbctl restart` on that host"
 )
 ENDED_FIX = (
-    "it should have been renewed: does lbd-authority run on the authority's host? Once it is too "
-    "late, join again: "
+    "it should have been renewed: is lbd-authority running on the authority's host? Once "
+    "it has expired, join again: "
 )
 SPACE_MIN_BYTES = 16 << 20
-KEY_FIX = "(umask 077; head -c 48 /dev/urandom | base64 -w0 > FILE), the same FILE on every host"
+KEY_FIX = (
+    "(umask 077; head -c 48 /dev/urandom | base64 -w0 > FILE), with the same FILE on every host"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +60,23 @@ def local_checks(config: Config) -> Iterator[Check]:
     yield from trust(config)
     yield from names(config)
     if risk := exposed(config.dispatch.store, os.environ):
-        fix = "take sslmode out of it, and put the server's authority in ~/.postgresql/root.crt"
+        fix = (
+            "remove sslmode from it, and put the server's CA certificate in ~/.postgresql/root.crt"
+        )
         yield Check("dispatch.store", WARN, risk, fix)
 
 
 def directory(name: str, path: str) -> Check:
     if not os.path.isdir(path):
         says = f"{path} is a file" if os.path.exists(path) else f"{path} does not exist"
-        return Check(name, FAULT, says, "lbd up makes it, or set host.*_dir to one it can make")
+        return Check(name, FAULT, says, "lbd up creates it, or set host.*_dir to one it can create")
     owner = os.stat(path).st_uid
     if os.geteuid() in (0, owner) and not os.access(path, os.W_OK):
-        return Check(name, FAULT, f"{path} cannot be written", f"chown or chmod {path}")
+        return Check(name, FAULT, f"{path} is not writable", f"chown or chmod {path}")
     if full := shortage(path):
-        return Check(name, FAULT, full, f"free some: df {path}; df -i {path}")
+        return Check(name, FAULT, full, f"free some space: df {path}; df -i {path}")
     if os.geteuid() not in (0, owner):
-        return Check(name, OK, f"{path}, of user {owner}")
+        return Check(name, OK, f"{path}, owned by user {owner}")
     return Check(name, OK, f"{path}, writable")
 
 
@@ -83,7 +87,7 @@ def shortage(path: str) -> str:
     if left < SPACE_MIN_BYTES:
         return f"only {left >> 10} KiB left under {path}"
     if found.f_files and not found.f_favail:
-        return f"no inode left under {path}"
+        return f"no inodes left under {path}"
     return ""
 
 
@@ -93,7 +97,7 @@ def trust(config: Config) -> Iterator[Check]:
     try:
         joined = files.exist()
     except ConfigError:
-        says = f"{files.root} is closed to you; root or the daemons' user can check it"
+        says = f"{files.root}: permission denied; run this as root or the daemons' user"
         yield Check("certificate", OK, says)
         return
     if joined:
@@ -105,7 +109,7 @@ def trust(config: Config) -> Iterator[Check]:
         says = f"no certificate in {files.root}: no network port is open"
         yield Check("certificate", FAULT, says, JOIN_FIX.format(config.host.name))
     else:
-        yield Check("certificate", OK, "none, and none needed: no network port is open")
+        yield Check("certificate", OK, "none, and none is needed: no network port is open")
 
 
 def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
@@ -124,18 +128,23 @@ def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
     left_s = end_s - time.time()
     if begin_s > time.time():
         fix = "run chrony or ntpd here, or join again"
-        yield Check("certificate", FAULT, f"begins in {duration_text(begin_s - time.time())}", fix)
+        yield Check(
+            "certificate",
+            FAULT,
+            f"not valid for another {duration_text(begin_s - time.time())}",
+            fix,
+        )
     elif left_s <= 0:
         fix = ENDED_FIX + JOIN_FIX.format(config.host.name)
-        yield Check("certificate", FAULT, f"ended {duration_text(-left_s)} ago", fix)
+        yield Check("certificate", FAULT, f"expired {duration_text(-left_s)} ago", fix)
     elif tls.is_revoked(tls.identity):
         yield Check("certificate", FAULT, "revoked", JOIN_FIX.format(config.host.name))
     elif left_s < (end_s - begin_s) / 4:
         home = files.read_home()[0]
-        fix = f"it should have been renewed by now: does `lbd up` run here and on {home}?"
-        yield Check("certificate", WARN, f"ends in {duration_text(left_s)}", fix)
+        fix = f"it should have been renewed by now: is `lbd up` running here and on {home}?"
+        yield Check("certificate", WARN, f"expires in {duration_text(left_s)}", fix)
     else:
-        yield Check("certificate", OK, f"of {config.host.name}, {duration_text(left_s)} left")
+        yield Check("certificate", OK, f"{config.host.name}'s, {duration_text(left_s)} left")
 
 
 def names_given(config: Config) -> Iterator[Check]:
@@ -150,58 +159,66 @@ def names_given(config: Config) -> Iterator[Check]:
         return  # closed to us
     home = host_files(config).read_home()[0]
     if home not in ("", config.host.name):
-        says = f"{authority.root} still has the key, which makes any host, and it is on {home} now"
+        says = (
+            f"{authority.root} still contains the key, with which anyone can impersonate any "
+            f"host; the authority is now on {home}"
+        )
         yield Check("authority", WARN, says, f"rm -r {authority.root}")
         return
     if os.geteuid() == 0 and (owner := authority.key_file.stat().st_uid):
-        says = f"{authority.key_file}, which makes any host, is user {owner}'s: daemons can read it"
+        says = (
+            f"{authority.key_file}, with which anyone can impersonate any host, is owned by "
+            f"user {owner}: daemons can read it"
+        )
         yield Check("authority", WARN, says, "`lbd up` as root, or lbd-authority.service, fixes it")
     if os.geteuid() == 0 and config.daemons.user != ROOT:
         try:
             check_root_directory(authority.root)
         except ConfigError as problem:
-            yield Check("authority", WARN, str(problem), "so a token may be another authority's")
+            yield Check(
+                "authority", WARN, str(problem), "so a token may belong to another authority"
+            )
     now_s = time.time()
     if badly := [host for host in ledger.named_badly() if ledger.hosts[host].until_s > now_s]:
-        yield Check("names", WARN, said_of(badly), "see whose machines they are: `lbctl status`")
+        yield Check("names", WARN, said_of(badly), "check whose machines they are: `lbctl status`")
 
 
 def key_file(path: str) -> Check:
     if os.path.exists(path) and not os.access(path, os.R_OK):
-        return Check("key", OK, f"{path} is closed to you; root or the daemons' user can check it")
+        return Check("key", OK, f"{path}: permission denied; run this as root or the daemons' user")
     from lbd.net.transport import read_key
 
     try:
         read_key(path)
     except ConfigError as problem:
         return Check("key", FAULT, str(problem), KEY_FIX)
-    return Check("key", OK, f"{path}, closed to others: a lab's, for hosts on loopback")
+    return Check("key", OK, f"{path}, private: a lab's, for hosts on loopback")
 
 
 def names(config: Config) -> Iterator[Check]:
     listed = [entry.name for entry in config.cluster.hosts]
     if listed and config.host.name not in listed and not config.cluster.join:
         says = f"this host, {config.host.name}, is not in cluster.hosts ({', '.join(listed)})"
-        yield Check("names", WARN, says, "add it, or set host.name to its name there")
+        yield Check("names", WARN, says, "add it, or set host.name to its name in that list")
     for entry in config.cluster.hosts:
         try:
             socket.getaddrinfo(entry.address, entry.lim_port)
         except OSError as problem:
             says = f"{entry.name}: address {entry.address!r} does not resolve ({problem.strerror})"
-            yield Check("names", FAULT, says, "write its IP address in cluster.hosts")
+            yield Check("names", FAULT, says, "put its IP address in cluster.hosts")
 
 
 def not_reached_fix(host: str, error: str) -> str:
     if error.endswith(" is revoked"):
         return REJOIN_FIX.format(error.removesuffix(" is revoked").rpartition(" ")[2])
-    if error.endswith(" has ended"):  # a certificate; whose, it says
-        whose = error.removesuffix(" has ended").rpartition(" ")[2]
+    if error.endswith((" has expired", " has expired")):  # a certificate; the latter: up to 0.1
+        whose = error.rpartition(" has ")[0].rpartition(" ")[2]
         return ENDED_FIX + REJOIN_FIX.format(whose)
     if "refused" in error:  # the machine answers, and no firewall is in the way
-        return f"no LIM listens there: on {host}, `systemctl start lbd.target` or `lbd up`"
+        return f"no LIM is listening there: on {host}, run `systemctl start lbd.target` or `lbd up`"
     return (
-        f"switch {host} on if it is off; else check its address, that TCP ports 7901 and 7902 are "
-        f"open to it, and `lbctl doctor` on {host}"
+        f"if {host} is up, check its address, that its TCP ports 7901 and 7902 are open, and "
+        "run `lbctl doctor` on it"
     )
 
 
@@ -213,21 +230,24 @@ def peer(item: Json, row: Json) -> Iterator[Check]:
         yield Check(name, FAULT, says, fix)
         return
     if item.get("reachable") is not True and text(row, "why_down").startswith(STOPPED):
-        fix = f"{START}; if it is gone for good, `lbctl forget {text(item, 'name')}`"
+        fix = f"{START}; if it will not come back, `lbctl forget {text(item, 'name')}`"
         yield Check(name, WARN, STOPPED, f"there, {fix}")
         return
     if item.get("reachable") is not True:
         fix = not_reached_fix(text(item, "name"), text(item, "error"))
-        yield Check(name, FAULT, f"not reached: {text(item, 'error') or 'no answer'}", fix)
+        yield Check(name, FAULT, f"cannot be reached: {text(item, 'error') or 'no answer'}", fix)
         return
     yield Check(name, OK, f"reached in {number(item, 'rtt_s') * 1000:.1f} ms")
     version, skew_s = text(item, "version"), number(item, "clock_skew_s")
     if version and version != __version__:
-        fix = "install the same version on every host; neighbouring ones work together meanwhile"
+        fix = "install the same version on every host; adjacent versions work together meanwhile"
         yield Check(name, WARN, f"runs lbd {version}, this host {__version__}", fix)
     if abs(skew_s) > CLOCK_SKEW_MAX_S:
-        fix = "run chrony or ntpd on both: make on shared files and certificates go by the clock"
-        yield Check(name, FAULT, f"its clock is {skew_s:+.1f} s from ours", fix)
+        fix = (
+            "run chrony or ntpd on both: make on shared files, and certificates, depend on the "
+            "clock"
+        )
+        yield Check(name, FAULT, f"its clock is off from ours by {skew_s:+.1f} s", fix)
 
 
 def containment(reply: Json) -> Iterator[Check]:
@@ -238,14 +258,17 @@ def containment(reply: Json) -> Iterator[Check]:
     else:
         yield Check("keeper", FAULT, "not running: no job can start here", "restart lbd lbm")
     if how == "session":
-        says = "jobs are held by session and subreaper: a job may leave its session and live on"
+        says = (
+            "jobs are tracked only by session and subreaper: a process that leaves its session "
+            "may survive its job"
+        )
         fix = (
-            "let the keeper write a cgroup: cgroup2 mounted writable, and `lbd up` run as root, "
-            "or Delegate=yes in its unit"
+            "give the keeper a writable cgroup: cgroup2 mounted writable, and `lbd up` run as "
+            "root, or Delegate=yes in its unit"
         )
         yield Check("containment", WARN, says, fix)
     elif how:
-        yield Check("containment", OK, f"{how}: a job's whole process tree ends with it")
+        yield Check("containment", OK, f"{how}: all processes of a job end with it")
 
 
 def limits(reply: Json, config: Config) -> Iterator[Check]:
@@ -259,8 +282,10 @@ def limits(reply: Json, config: Config) -> Iterator[Check]:
     lacking = [name for name, asked in needs_cgroup.items() if asked and not is_cgroup(ways[name])]
     says = ", ".join(f"{name} by {way}" for name, way in ways.items())
     if lacking:
-        fix = "run the keeper where it is given those controllers (Delegate=yes in its unit)"
-        yield Check("limits", FAULT, f"{says}: not what limits.* asks of {', '.join(lacking)}", fix)
+        fix = "run the keeper with those controllers delegated (Delegate=yes in its unit)"
+        yield Check(
+            "limits", FAULT, f"{says}: cannot enforce limits.* on {', '.join(lacking)}", fix
+        )
     else:
         yield Check("limits", OK, says)
 
@@ -292,6 +317,6 @@ def descriptors(daemon: str, reply: Json) -> Iterator[Check]:
         fix = "raise the limit: ulimit -n, or LimitNOFILE in the unit"
         yield Check(f"{daemon} descriptors", FAULT, says, fix)
     elif limit < DESCRIPTORS_FEW:
-        yield Check(f"{daemon} descriptors", WARN, says, "ulimit -n 65536 serves a big make -j")
+        yield Check(f"{daemon} descriptors", WARN, says, "a large make -j needs ulimit -n 65536")
     else:
         yield Check(f"{daemon} descriptors", OK, says)

@@ -71,8 +71,8 @@ def check_lim(daemons: Daemons) -> Iterator[Check]:
         level, fix = (WARN if cluster.hosts or cluster.join else OK), ""
         if cluster.join:
             fix = (
-                f"if {cluster.join} is gone: `lbctl config set cluster.join` with another host's "
-                "address and port, then `lbctl restart`"
+                f"if {cluster.join} no longer exists: `lbctl config set cluster.join` with "
+                "another host's address and port, then `lbctl restart`"
             )
         yield Check("peers", level, "none: every command runs here", fix)
 
@@ -83,16 +83,16 @@ def sampler(reply: Json) -> Iterator[Check]:
     yield Check("load", OK, scope)
     says = f"{rate_hz:.1f} readings a second, {cost:.2%} of a core"
     if cost > SAMPLING_COST_MAX:
-        fix = "lower load.scan_core_share, or choose load.scope = host where that is right"
+        fix = "lower load.scan_core_share, or set load.scope = host where that is right"
         yield Check("sampling", WARN, f"{says}: costs too much", fix)
     elif rate_hz < SAMPLE_HZ_MIN:
-        fix = "raise load.scan_core_share: fewer readings follow the load less well"
+        fix = "raise load.scan_core_share: fewer readings track the load less well"
         yield Check("sampling", WARN, f"{says}: too few", fix)
     else:
         yield Check("sampling", OK, says)
     if command := text(reply, "site_command"):
         fault = text(reply, "site_fault")
-        fix = "correct load.site_command; until then the smoothed index stands in" if fault else ""
+        fix = "fix load.site_command; until then the smoothed index is used" if fault else ""
         says = f"{command}: {fault or 'prints loads'}"
         yield Check("site's loads", WARN if fault else OK, says, fix)
     cores, speed = number(reply, "cores"), number(reply, "speed")
@@ -124,14 +124,14 @@ def check_metrics(daemons: Daemons) -> Iterator[Check]:
         reply = ask(daemons.socket("metrics"), {"op": "status"}, HANGS_S)
     except LbdError:
         fix = f"start it: {start_of_metrics(daemons)}"
-        yield Check("metrics", FAULT, f"nobody shows them on {listen} (metrics.listen)", fix)
+        yield Check("metrics", FAULT, f"nothing is listening on {listen} (metrics.listen)", fix)
         return
     if trouble := text(reply, "trouble"):
-        fix = "end what listens there (ss -ltnp), or set metrics.listen to another port"
+        fix = "stop what is listening there (ss -ltnp), or set metrics.listen to another port"
         yield Check("metrics", FAULT, trouble, fix)
         return
     secure = "TLS" if reply.get("tls") is True else "no TLS"
-    yield Check("metrics", OK, f"shown on {listen}, {secure}")
+    yield Check("metrics", OK, f"served on {listen}, {secure}")
 
 
 def version(daemon: str, found: str) -> Check:
@@ -150,5 +150,5 @@ def absent(name: str, daemons: Daemons, daemon: str, problem: LbdError) -> Check
         return Check(name, FAULT, f"not running: no {path}", START)
     if "did not answer" in str(problem):
         says = str(problem).partition(";")[0]
-        return Check(name, FAULT, says, "it hangs or is stopped: kill it, and it is started again")
+        return Check(name, FAULT, says, "it hangs or is stopped: kill it, and it will be restarted")
     return Check(name, FAULT, f"not running: {path} is stale", START)

@@ -26,7 +26,7 @@ from lbd.text.closed_words import WORDS
 from lbd.trust.authority import Authority
 from lbd.trust.files import authority_dir, host_files
 
-START_DISPATCHER = "start it: systemctl start lbd-dispatcher, or lbd up"
+START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
 CONNECT_TIMEOUT_S = 2.0
 AT_ONCE = 32
 EXPLAIN_TIMEOUT_S = 8.0
@@ -36,7 +36,8 @@ def algorithms(own: str, peers: Sequence[Json]) -> Iterator[Check]:
     """Hosts that exchange load in different ways hear each other by halves."""
     used = Counter((own, *(text(item, "algorithm") for item in peers if text(item, "algorithm"))))
     fix = (
-        f"lbctl algorithm {used.most_common(1)[0][0]}, and the same lim.algorithm in every lbd.toml"
+        f"run `lbctl algorithm {used.most_common(1)[0][0]}`, and set the same lim.algorithm in "
+        "every lbd.toml"
     )
     for item in peers:
         theirs = text(item, "algorithm")
@@ -50,7 +51,7 @@ def incoming(peers: Sequence[Json], rows: Mapping[str, Json], config: Config) ->
     reached = [text(item, "name") for item in peers if item.get("reachable") is True]
     seen = [rows.get(name, {}) for name in reached]
     if seen and all(text(row, "state") in STALE and row.get("age_s") is not None for row in seen):
-        says = f"nothing is heard of {', '.join(reached)}, and this host reaches them"
+        says = f"this host can reach {', '.join(reached)} but hears nothing from them"
         fix = f"open TCP ports {config.lim.port} and {config.lbm.port} of this host in its firewall"
         yield Check("incoming", FAULT, says, fix)
 
@@ -71,7 +72,7 @@ def ports(daemons: Daemons, lims_away: Collection[str]) -> Iterator[Check]:
         found = pool.map(closed, [target for _, target in alive])
         for (name, target), why in zip(alive, found, strict=True):
             if why == "refused":
-                says = f"{target} is closed: no LBM listens there, so it takes no commands"
+                says = f"{target} is closed: no LBM is listening there, so it accepts no commands"
                 yield Check(f"peer {name} LBM", FAULT, says, f"on {name}, {START}")
             elif why:
                 fix = f"open TCP port {target.rpartition(':')[2]} of {name} in the firewall"
@@ -88,8 +89,10 @@ def authority(daemons: Daemons) -> Iterator[Check]:
     except OSError:
         return
     if is_here and config.daemons.user != ROOT and not answers(daemons.socket("authority"), "list"):
-        says = "not running: nobody can join, and no certificate is renewed"
-        yield Check("authority", FAULT, says, "systemctl start lbd-authority, or lbd up as root")
+        says = "not running: no host can join, and no certificate is renewed"
+        yield Check(
+            "authority", FAULT, says, "run `systemctl start lbd-authority`, or `lbd up` as root"
+        )
 
 
 def queue(daemons: Daemons) -> Iterator[Check]:
@@ -112,26 +115,26 @@ def queue(daemons: Daemons) -> Iterator[Check]:
         yield Check("dispatcher", OK, f"on {leader}, {text(found, 'queued')} queued")
         if daemons.config.host.name in hosts and not answers(daemons.socket("dispatcher")):
             why = last_words.read(daemons.config.host.runtime_dir, "dispatcher")
-            does_not = f"does not run ({why})" if why else "does not run"
-            says = f"the one here {does_not}: if {leader} is lost, this host does not take over"
+            does_not = f"is not running ({why})" if why else "is not running"
+            says = f"the one here {does_not}: if {leader} is lost, this host will not take over"
             yield Check("standby", FAULT, says, dispatcher_fix(why, leader))
     else:
         host = " or ".join(hosts)
         own = daemons.config.host
         why = last_words.read(own.runtime_dir, "dispatcher") if own.name in hosts else ""
-        because = f"; the one here cannot begin: {why}" if why else ""
-        says = f"the one on {host} is not reached: lbrun -q and -d are refused{because}"
-        fix = f"on {host}, {START_DISPATCHER}; its log says more"
+        because = f"; the one here cannot start: {why}" if why else ""
+        says = f"the one on {host} cannot be reached: lbrun -q and -d are refused{because}"
+        fix = f"on {host}, {START_DISPATCHER}; see its log"
         yield Check("dispatcher", FAULT, says, dispatcher_fix(why, "") if why else fix)
 
 
 def dispatcher_fix(why: str, leader: str) -> str:
-    """`why`: what it said when it could not begin, "" if it said nothing. `leader`: which can."""
+    """`why`: what it said when it could not start, "" if it said nothing. `leader`: which can."""
     if "password" in why:
         return f"correct the password, in the place that the line names; then {START_DISPATCHER}"
     if "dispatch.store" in why and leader:
         return f"set dispatch.store as on {leader}; then {START_DISPATCHER}"
-    return f"{START_DISPATCHER}; its log says more"
+    return f"{START_DISPATCHER}; see its log"
 
 
 def answers(path: Path, op: str = "status") -> bool:
@@ -159,17 +162,22 @@ def settings(daemons: Daemons) -> Iterator[Check]:
     if not saved or found.get("signs") is not True:
         return
     if doubt := text(found, "doubt"):
-        says = f"{counted(len(saved), 'setting')} for all, and hosts that join do not take them"
-        fix = "set one of them again (lbctl config set … --cluster), or make a token: both sign all"
+        says = f"{counted(len(saved), 'setting')} for all hosts, but hosts that join reject them"
+        fix = (
+            "set one of them again (lbctl config set … --cluster) or create a token: either "
+            "signs all of them"
+        )
         yield Check("settings", WARN, f"{says}: {doubt}", fix)
         return
     if signer:
-        yield Check("settings", OK, f"{counted(len(saved), 'setting')} for all, signed by {signer}")
+        yield Check(
+            "settings", OK, f"{counted(len(saved), 'setting')} for all hosts, signed by {signer}"
+        )
         return
     of_some = daemons.config.admin.settings_hosts
-    says = f"{counted(len(saved), 'setting')} for all hosts, and no host has signed them"
-    means = "no host takes them of another (admin.settings_hosts)" if of_some else (
-        "any host that was taken over can change them")  # fmt: skip
+    says = f"{counted(len(saved), 'setting')} for all hosts, not signed by any host"
+    means = "hosts do not accept them from each other (admin.settings_hosts)" if of_some else (
+        "any compromised host can change them")  # fmt: skip
     hosts, _ = daemons.queue()
     again = next(
         (f"lbctl config set {name} {shlex.quote(saved[name])} --cluster"
@@ -177,7 +185,7 @@ def settings(daemons: Daemons) -> Iterator[Check]:
         f"lbctl queue enable {','.join(hosts)}" if hosts else "lbctl queue disable",
     )  # fmt: skip
     where = f"on {' or '.join(of_some)}" if of_some else "on any host"
-    fix = f"set one of them again {where}, which signs all: {again}"
+    fix = f"set one of them again {where}, which signs all of them: {again}"
     yield Check("settings", FAULT if of_some else WARN, f"{says}: {means}", fix)
 
 
@@ -211,7 +219,7 @@ def sharing(daemons: Daemons) -> Iterator[Check]:
         if why := text(row, "why"):
             name = text(row, "name")
             yield Check(
-                f"peer {name} commands", WARN, f"takes none from here: {why}", fix_of(why, name)
+                f"peer {name} commands", WARN, f"accepts none from here: {why}", fix_of(why, name)
             )
     if others and all(not text(row, "why") for row in others):
         says = f"{counted(len(others), 'other host')} could run one in {os.fsdecode(directory)}"
@@ -241,17 +249,17 @@ def fix_of(why: str, host: str) -> str:
         do = next((how for words, how in UNLOCK.items() if words in why), "let it log in")
         return f"on {host}, {do.format(user=user)}, or list it in users.allow"
     if "drained" in why:
-        return "`lbctl undrain` it when what it was drained for is done"
+        return "run `lbctl undrain` once the reason for the drain no longer applies"
     if "director" in why:
-        return "mount the same file system there, at the same path; or lbrun --send"
+        return "mount the same file system there at the same path, or use lbrun --send"
     if "users.allow_root" in why:
-        return "as an ordinary user: runuser -u USER -- lbctl doctor"
+        return "run it as an ordinary user: runuser -u USER -- lbctl doctor"
     if "users.min_uid" in why:
         return f"list it in users.allow of the lbd.toml of {host}, if it is to run commands"
     if "keeper is not root" in why:
         return f"on {host}, start the daemons as root: `lbd up`, or the package's services"
     if "user" in why:
-        return "make the same account there, with the same name"
+        return "create an account with the same name there"
     if why in (WORDS[Closed.NO_LBM], WORDS[Closed.STARTING]):
         return f"there, {START}"
-    return "lbctl explain COMMAND says more"
+    return "see `lbctl explain COMMAND`"

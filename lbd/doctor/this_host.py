@@ -39,10 +39,10 @@ def rights(config: Config) -> Iterator[Check]:
             continue
         found = os.stat(path)
         if found.st_mode & stat.S_IWOTH:
-            says = f"everybody may write {path}, and so decide what the daemons do"
+            says = f"{path} is writable by everybody, who can thus control the daemons"
             yield Check(f"{name} rights", FAULT, says, f"chmod o-w {path}")
         elif found.st_uid not in (0, *daemon_owner(config)) and name == "configuration":
-            says = f"{path} belongs to user {found.st_uid}, the daemons to another"
+            says = f"{path} is owned by user {found.st_uid}, but the daemons run as another"
             yield Check(f"{name} rights", FAULT, says, f"chown root {path}")
 
 
@@ -52,11 +52,17 @@ def privilege(config: Config) -> Iterator[Check]:
     found = [d for d, path in sockets.items() if path.exists() and path.lstat().st_uid == 0]
     if not found:
         return
-    says = f"{' and '.join(found)} run as root: a fault in what they read is root's"
+    says = (
+        f"{' and '.join(found)} run as root, so a bug in handling their input is a bug with "
+        "root's rights"
+    )
     if config.daemons.user == ROOT:
-        yield Check("privilege", OK, f"{says}; daemons.user says so")
+        yield Check("privilege", OK, f"{says}, as set by daemons.user")
     else:
-        fix = f"stop them, {' '.join(USERADD)} where there is none, and start them by `lbd up`"
+        fix = (
+            f"stop them, create the user if it does not exist ({' '.join(USERADD)}), and start "
+            "them with `lbd up`"
+        )
         yield Check("privilege", WARN, says, fix)
 
 
@@ -76,7 +82,7 @@ def address(config: Config) -> Iterator[Check]:
         fix = f"correct the address of {own.name} in cluster.hosts, or host.name"
     else:
         fix = "`lbctl config set host.address ADDRESS`, one that `ip address` shows"
-    yield Check("address", FAULT, f"{own.address} is no address of this machine", fix)
+    yield Check("address", FAULT, f"{own.address} is not an address of this machine", fix)
 
 
 def second_daemons(config: Config) -> Iterator[Check]:
@@ -94,8 +100,8 @@ def second_daemons(config: Config) -> Iterator[Check]:
     for daemon in ("lim", "lbm"):
         path = str(Path(config.host.runtime_dir, f"{daemon}.sock"))
         if listening.count(path) > 1:
-            says = f"{listening.count(path)} of them listen on {path}; only the newest is asked"
-            fix = f"end the older: ss -xlp | grep {daemon}.sock shows their processes"
+            says = f"{listening.count(path)} of them listen on {path}; only the newest is reached"
+            fix = f"stop the older ones: ss -xlp | grep {daemon}.sock shows their processes"
             yield Check(f"second {daemon.upper()}", FAULT, says, fix)
 
 
@@ -104,7 +110,7 @@ def compiled_parts() -> Iterator[Check]:
     spare = Path(lbd.__path__[0], "keeper/spare")
     if not os.access(spare, os.X_OK):
         fix = "install a C compiler (Debian: gcc libc6-dev), then lbd again; restart the LBM"
-        says = f"no {spare}: commands from other hosts start later"
+        says = f"no {spare}: commands from other hosts start more slowly"
         yield Check("compiled keeper", WARN, says, fix)
 
 
@@ -116,7 +122,7 @@ def keeper_state(pid: int) -> Iterator[Check]:
     state = task.state.decode()
     if state in STOPPED:
         fix = f"kill -CONT {pid}" if state == "T" else "restart lbd lbm"
-        yield Check("keeper", FAULT, f"process {pid} is {STOPPED[state]}: no job starts", fix)
+        yield Check("keeper", FAULT, f"process {pid} is {STOPPED[state]}: no job can start", fix)
 
 
 def lbsh_checks(config: Config) -> Iterator[Check]:
@@ -124,7 +130,7 @@ def lbsh_checks(config: Config) -> Iterator[Check]:
     scripts = os.path.realpath(sysconfig.get_path("scripts"))
     lbsh, front = (os.path.join(scripts, name) for name in ("lbsh", "lbrun"))
     if not os.access(lbsh, os.X_OK) or not os.access(front, os.X_OK):
-        yield Check("lbsh", WARN, f"not in {scripts}", "install lbd again")
+        yield Check("lbsh", WARN, f"not in {scripts}", "reinstall lbd")
         return
     environment = {os.fsencode(name): os.fsencode(text) for name, text in os.environ.items()}
     if config.path:
@@ -133,7 +139,7 @@ def lbsh_checks(config: Config) -> Iterator[Check]:
     try:
         stamp = refresh(place)
     except (OSError, LbdError) as problem:
-        fix = f"make {os.fsdecode(place.base)} one that is yours alone, or fix what it says"
+        fix = f"make {os.fsdecode(place.base)} private to you, or fix what is reported"
         yield Check("lbsh", FAULT, f"no shims: {problem}", fix)
         return
     if stamp is None:
@@ -144,7 +150,7 @@ def lbsh_checks(config: Config) -> Iterator[Check]:
     slow = [name for name in (lbsh, front) if is_script(name)]
     if slow:
         fix = "install a C compiler (Debian: gcc libc6-dev), then lbd again"
-        says = f"{' and '.join(map(os.path.basename, slow))}: not compiled, so slow to start"
+        says = f"{' and '.join(map(os.path.basename, slow))}: not compiled, so they start slowly"
         yield Check("compiled clients", WARN, says, fix)
 
 

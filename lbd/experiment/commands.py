@@ -90,8 +90,8 @@ def chosen(names: Sequence[str], find: Callable[[str], str | None]) -> list[Comm
         elif names:
             programs = ", ".join(dict.fromkeys(way[0] for way in kind.ways))
             raise LbdError(
-                f"{kind.name} needs one of these programs, and none is here: {programs}; "
-                "install one or leave it out of --commands"
+                f"{kind.name} needs one of these programs, none of which is installed: {programs}; "
+                "install one or remove it from --commands"
             )
     if not any(command.may_leave for command in found):
         movable = ", ".join(kind.name for kind in KINDS if kind.may_leave)

@@ -203,7 +203,7 @@ def index_of(given: str) -> Index:
         smoothing_s = 0.0
     if not MEASURES[name].has_time or not 0.1 <= smoothing_s <= 600.0:
         timed = ", ".join(f"{key}/T" for key, one in MEASURES.items() if one.has_time)
-        raise ConfigError(f"--index {given}: write {timed}, with T from 0.1 to 600 s")
+        raise ConfigError(f"--index {given}: must be {timed}, with T from 0.1 to 600 s")
     return Index(name, smoothing_s)
 
 

@@ -42,7 +42,7 @@ class Store:
             self.runs.mkdir(parents=True, exist_ok=True)
             descriptor = lock_file(self.root / "lock", 0.0)
         except TimeoutError:
-            raise LbdError(f"{self.root}: this experiment is being run already") from None
+            raise LbdError(f"{self.root}: this experiment is already running") from None
         except OSError as problem:
             raise ConfigError(f"--out {self.root}: {problem.strerror}") from problem
         try:
@@ -64,7 +64,7 @@ class Store:
             return None
         except (OSError, ValueError, KeyError, TypeError) as problem:
             raise LbdError(
-                f"{self._head} cannot be read ({problem}); remove it or give another --out"
+                f"{self._head} cannot be read ({problem}); remove it or use another --out"
             ) from problem
 
     def begin(self, design: Design, commands: Sequence[Command]) -> None:
@@ -86,7 +86,7 @@ class Store:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, LbdError) as problem:
-            raise LbdError(f"{path}: {problem}; remove it to have that run again") from problem
+            raise LbdError(f"{path}: {problem}; remove it to repeat that run") from problem
 
     def keep(self, outcome: Outcome) -> None:
         write(self.runs / f"{outcome.case.name}.json", json.dumps(as_json(outcome)) + "\n")

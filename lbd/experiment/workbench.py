@@ -101,6 +101,6 @@ def cpu_s(command: Command, scratch: Path, units: int) -> float:
     if child.returncode:
         why = said.strip().splitlines()[-1:] or [f"exit status {child.returncode}"]
         raise LbdError(
-            f"{command.name} does not work here: {argv[0]}: {why[0]}; leave it out of --commands"
+            f"{command.name} does not work here: {argv[0]}: {why[0]}; remove it from --commands"
         )
     return usage.ru_utime + usage.ru_stime

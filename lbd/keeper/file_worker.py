@@ -32,7 +32,7 @@ from lbd.pack.pack import (
 )
 from lbd.pack.unpack import Fetching
 
-ABSENT = {b"pack": "", b"collect": "the command made no such file",
+ABSENT = {b"pack": "", b"collect": "the command did not create it",
           b"gather": "No such file or directory"}  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def unpack(source: BinaryIO, sent: list[bytes], fetched: list[bytes], allowance:
 
         def place(number: int) -> tuple[int, bytes]:
             if number >= len(sent):
-                raise BadPack("more came than was announced")
+                raise BadPack("received more than announced")
             if number not in places:
                 parent = open_parent(sent[number], follow=False, make=True)
                 stack.callback(os.close, parent)
@@ -110,7 +110,7 @@ def unpack(source: BinaryIO, sent: list[bytes], fetched: list[bytes], allowance:
 
         result = Unpacker(source, allowance, place, listed=sent).unpack()
     for number in sorted(set(range(len(sent))) - result.arrived):
-        raise BadPack(f"{shown(sent[number])} did not come")
+        raise BadPack(f"{shown(sent[number])} was not received")
     for path in fetched:  # what is to be made there finds its directory, as it would at home
         with naming(path):
             os.close(open_parent(path, follow=False, make=True))

@@ -95,8 +95,8 @@ def _unprivileged(
     if local is not None and local.uid == keeper_uid:
         return Admit(None)
     return Refuse(
-        f"commands of {asker.user} cannot run here: the keeper is not root but uid {keeper_uid}, "
-        "for whom alone it works"
+        f"commands of {asker.user} cannot run here: the keeper runs as uid {keeper_uid}, not root, "
+        "and serves only that user"
     )
 
 

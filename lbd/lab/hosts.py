@@ -56,7 +56,7 @@ def power_on(record: Record, host: str, say: Say) -> Record:
     paths = plan.paths(host)
     groups, limited = cgroups.make(record.cgroups, host, plan.cores)
     if plan.cores and not limited and host == plan.hosts[0]:
-        say(f"no CPU quota can be set here: each host only believes it has {plan.cores:g} cores")
+        say(f"cannot set CPU quotas here: hosts only claim to have {plan.cores:g} cores")
     pid = None
     if plan.isolate == "namespaces":
         switch = record.processes["switch"]

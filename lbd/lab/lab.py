@@ -113,7 +113,7 @@ def up(plan: Plan, say: hosts.Say, progress: Progress) -> Record:
         raise ConfigError(f"--dir {root}: cannot make it: {problem.strerror}") from problem
     with locked(root, PATIENCE_S):
         if record_file(root).exists():
-            raise LbdError(f"there is a lab in {root} already; `lbd lab down` ends it")
+            raise LbdError(f"there is already a lab in {root}; `lbd lab down` removes it")
         in_the_way = [name for name in (*plan.hosts, "key") if (root / name).exists()]
         if in_the_way:
             raise LbdError(f"--dir {root}: {in_the_way[0]} is in the way")
@@ -182,9 +182,11 @@ def changing(root: Path) -> Iterator[Record]:
 def existing(root: Path) -> Record:
     record = load(root)
     if record is None:
-        raise LbdError(f"there is no lab in {root}; `lbd lab up` makes one")
+        raise LbdError(f"there is no lab in {root}; `lbd lab up` creates one")
     if not record.ready:
-        raise LbdError(f"the lab in {root} is not up; if nobody is starting it, `lbd lab down`")
+        raise LbdError(
+            f"the lab in {root} is not up; unless it is just starting, run `lbd lab down`"
+        )
     return record
 
 
@@ -199,7 +201,7 @@ def kill(root: Path, host: str, what: str, number: int) -> str:
         check_host(record, host)
         if what == "host":
             if not hosts.is_on(record, host):
-                raise LbdError(f"{host} is powered off already")
+                raise LbdError(f"{host} is already powered off")
             if number == signal.SIGKILL:
                 hosts.power_off(record, host)
                 return f"{host} powered off"
@@ -236,7 +238,7 @@ def start(root: Path, host: str, daemon: str | None, say: hosts.Say) -> str:
             say(complaint)
         wait_seen(record, host, say)
     if not started:
-        return f"{host}: {daemon or 'all'} running already"
+        return f"{host}: {daemon or 'all'} already running"
     return f"{host}: {' and '.join(started)} started"
 
 

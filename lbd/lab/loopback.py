@@ -24,7 +24,7 @@ def free_subnet(hosts: int, ports: Sequence[int], rng: random.Random) -> str:
         if all(is_free(f"{subnet}.{n}", port) for n in range(1, hosts + 1) for port in ports):
             return subnet
     numbers = " and ".join(map(str, ports))
-    raise LbdError(f"no loopback addresses where ports {numbers} can be had for {hosts} hosts")
+    raise LbdError(f"no loopback addresses with free ports {numbers} for {hosts} hosts")
 
 
 def is_free(address: str, port: int) -> bool:

@@ -124,7 +124,7 @@ def check_root(root: Path, hosts: Sequence[str]) -> None:
     if len(bytes(longest)) > SOCKET_PATH_MAX:
         room = SOCKET_PATH_MAX - (len(bytes(longest)) - len(bytes(root)))
         raise ConfigError(
-            f"--dir {root}: too long for Unix sockets below it; {room} characters at most"
+            f"--dir {root}: too long for Unix sockets below it; at most {room} characters"
         )
 
 
@@ -137,10 +137,10 @@ def check_private(private: Sequence[Path], isolate: str, shared: Mapping[str, Pa
     """Raises ConfigError. `shared`: what every host must go on seeing, by what it is."""
     for place in private:
         if isolate != "namespaces":
-            raise ConfigError(f"--private {place}: only hosts in namespaces can have their own")
+            raise ConfigError(f"--private {place}: needs hosts in namespaces")
         for what, path in shared.items():
             if path.is_relative_to(place):
-                raise ConfigError(f"--private {place}: {what} lies in it ({path})")
+                raise ConfigError(f"--private {place}: {what} is in it ({path})")
 
 
 def choose_subnet(isolate: str, rng: random.Random) -> str:
@@ -167,9 +167,9 @@ def parse_setting(text: str) -> tuple[str, str, Scalar]:
     name, equals, value = text.partition("=")
     section, dot, key = name.strip().partition(".")
     if not (equals and dot and section and key):
-        raise ConfigError(f"--set {text!r}: write section.key=value, like lim.algorithm=LOWEST")
+        raise ConfigError(f"--set {text!r}: must be section.key=value, like lim.algorithm=LOWEST")
     if f"{section}.{key}" in RESERVED:
-        raise ConfigError(f"--set {section}.{key}: the lab gives each host its own")
+        raise ConfigError(f"--set {section}.{key}: the lab sets it for each host")
     parsed = toml_value(value.strip())
     if isinstance(parsed, list) and all(type(item) in (str, int, float) for item in parsed):
         return section, key, tuple(parsed)
@@ -188,7 +188,7 @@ def check_host_settings(texts: Sequence[str], hosts: Sequence[str]) -> None:
         host, _, setting = text.partition(":")
         if host not in hosts:
             raise ConfigError(
-                f"--host-set {text!r}: write HOST:section.key=value, like "
+                f"--host-set {text!r}: must be HOST:section.key=value, like "
                 f'{hosts[-1]}:host.features=["big"]'
             )
         parse_setting(setting)

@@ -149,7 +149,9 @@ def send(process: Process, number: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        raise LbdError(f"process {process.pid} is another user's; run this as that user") from None
+        raise LbdError(
+            f"process {process.pid} belongs to another user; run this as that user"
+        ) from None
     return True
 
 

@@ -90,8 +90,8 @@ def load(root: Path) -> Record | None:
         )
     except (ValueError, KeyError, TypeError) as problem:
         raise LbdError(
-            f"{record_file(root)} is not the record of a lab ({problem!r}); "
-            f"`lbd lab down --dir {root}` cleans up all the same"
+            f"{record_file(root)} is not a lab's record ({problem!r}); `lbd lab down --dir {root}` "
+            "cleans up anyway"
         ) from problem
 
 

@@ -34,7 +34,7 @@ HELLO_TIMEOUT_S = 10.0
 CONNECTIONS_MAX = 3
 READ_S = 2.0
 FRAME_LIMIT_BYTES = 1 << 20
-START = "`lbd keeper`, started by root, is to be there first (`lbd up` sees to that)"
+START = "`lbd keeper` must be started first, by root (`lbd up` does that)"
 LEAVE_TIMEOUT_S = 5.0
 
 
@@ -145,7 +145,7 @@ class KeeperLink:
             except Unavailable:  # it was about to end as we came: the next try finds that it has
                 continue
             return
-        raise ConfigError(f"the keeper at {path} does not answer; end it and start again")
+        raise ConfigError(f"the keeper at {path} does not answer; kill it and start again")
 
     async def _socket_to(self, path: Path, config: Config) -> socket.socket:
         loop = asyncio.get_running_loop()
@@ -162,7 +162,7 @@ class KeeperLink:
         if (owner := caller_of(sock).uid) not in (0, os.geteuid()):
             sock.close()
             raise ConfigError(
-                f"the keeper at {path} is user {owner}'s, not root's or ours; remove {path}"
+                f"the keeper at {path} belongs to user {owner}, not root or us; remove {path}"
             )
         return sock
 
@@ -187,12 +187,12 @@ class KeeperLink:
     def _lost(self) -> None:
         self.close()
         if not self._hello.done():
-            self._hello.set_exception(Unavailable("the keeper went away"))
+            self._hello.set_exception(Unavailable("the keeper has disconnected"))
             return
         self.lost_pid, self.pid = self.pid, 0
         jobs, self._jobs = self._jobs, {}
         for spawned in jobs.values():
-            spawned.fail(Unavailable("the keeper went away"))
+            spawned.fail(Unavailable("the keeper has disconnected"))
         self._on_lost()
 
     def _heard(self, tag: bytes, given: dict[bytes, bytes]) -> None:
@@ -250,11 +250,11 @@ class KeeperLink:
         sock = self._socket
         try:
             if sock is None:
-                raise Unavailable("the keeper is away")
+                raise Unavailable("the keeper is not connected")
             self._jobs[job] = spawned
             sent = await _send_descriptors(sock, data, descriptors)
         except OSError as problem:
-            raise Unavailable(f"the keeper went away ({problem.strerror})") from None
+            raise Unavailable(f"the keeper has disconnected ({problem.strerror})") from None
         finally:
             if sent == 0:
                 self._jobs.pop(job, None)
@@ -283,7 +283,7 @@ class KeeperLink:
             try:
                 await asyncio.get_running_loop().sock_sendall(sock, rest)
             except OSError as problem:
-                raise Unavailable(f"the keeper went away ({problem.strerror})") from None
+                raise Unavailable(f"the keeper has disconnected ({problem.strerror})") from None
             finally:
                 self._sending.release()
 
@@ -342,13 +342,13 @@ class KeeperLink:
     def hand_over(self, descriptors: list[int]) -> None:
         """After which this process ends. Raises OSError."""
         if self._socket is None:
-            raise BrokenPipeError(errno.EPIPE, "the keeper is away")
+            raise BrokenPipeError(errno.EPIPE, "the keeper is not connected")
         self._socket.setblocking(True)
         self._socket.settimeout(LEAVE_TIMEOUT_S)
         holding.send_descriptors(self._socket, holding.HOLD, descriptors)
 
     async def send(self, tag: bytes, job: JobId | None = None, number: int = 0) -> None:
-        """SIGNAL, END_TREE or QUIT; quietly nothing if the keeper is away."""
+        """SIGNAL, END_TREE or QUIT; quietly nothing if the keeper is not connected."""
         body = b""
         if job is not None:
             body = frames.field(spawn_order.JOB, job.encode())
@@ -359,7 +359,7 @@ class KeeperLink:
         await self.say(frames.pack(tag, body))
 
     async def say(self, frame: bytes) -> None:
-        """Quietly nothing if the keeper is away."""
+        """Quietly nothing if the keeper is not connected."""
         async with self._sending:
             if self._socket is not None:
                 with contextlib.suppress(OSError):

@@ -78,7 +78,7 @@ class KeeperWatch:
         if self._stop.is_set() or self._is_being_replaced:
             self._gone.set()
             return
-        log.warning("the keeper has gone; its jobs are lost, starting another")
+        log.warning("the keeper has ended; its jobs are lost; starting a new one")
         self._restarting = asyncio.create_task(self._start_again(), name="restart the keeper")
 
     async def _start_again(self) -> None:
@@ -92,5 +92,5 @@ class KeeperWatch:
             except (LbdError, OSError) as problem:
                 log.warning("no keeper yet: %s", problem)
             await asyncio.sleep(pause_s)
-        self.failure = Unavailable("the keeper cannot be started again")
+        self.failure = Unavailable("cannot restart the keeper")
         self._stop.set()

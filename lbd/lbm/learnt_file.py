@@ -179,7 +179,7 @@ class Eligibility:
             if fault := fault_of_patterns(entries):
                 raise Refusal(f"eligibility.{key} {fault}")
         if self._changes.turn_s(uid, time.monotonic(), 0.0) is None:
-            raise Refusal("your lists of eligibility change too often")
+            raise Refusal("your eligibility lists change too often")
 
     def _row(self, uid: int, key: str, known: Known) -> Json:
         verdict = self.book.judge_key(uid, key, time.time())
@@ -260,7 +260,7 @@ class Eligibility:
         try:
             write_whole(self._path, json.dumps(stored, separators=(",", ":")).encode(), 0o600)
         except OSError as problem:
-            log.warning("what was learnt of commands cannot be kept: %s", problem)
+            log.warning("cannot save what was learnt about commands: %s", problem)
 
 
 def whose(uid: int) -> int:

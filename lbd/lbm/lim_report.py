@@ -108,7 +108,7 @@ class LimReport:
                 PATIENCE_S,
             )
         except LbdError as problem:
-            return log.debug("the LIM did not take the report: %s", problem)
+            return log.debug("the LIM rejected the report: %s", problem)
         self._home.lim_heard_s = time.monotonic()
         host.rules.load_is(answer.get("index"))
         host.why_drained = drain_in(answer)

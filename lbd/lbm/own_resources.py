@@ -91,10 +91,10 @@ class OwnNeeds:
         self._pool.take(job, needs)
         grant = self._pool.grant_of(job)
         if grant and (fault := self._notes.write(job, holder, grant)):
-            job_log.warning(job, "what it has is lost if this LBM is killed: %s", fault)
+            job_log.warning(job, "its resources are lost track of if this LBM is killed: %s", fault)
             if grant.resources:  # nobody else may ever get the same ones
                 self._pool.free(job)
-                return e.NeedsTaken(None, f"its LBM cannot note who has what: {fault}")
+                return e.NeedsTaken(None, f"its LBM cannot record who has what: {fault}")
         self._changed()
         return e.NeedsTaken(grant)
 
@@ -114,7 +114,7 @@ class OwnNeeds:
     def take_up(self) -> None:
         """What an earlier LBM gave to commands that live on, and has not handed over."""
         for job, pidfd, grant in self._notes.read(self._pool.held):
-            job_log.info(job, "it has what an earlier LBM gave it")
+            job_log.info(job, "it keeps what an earlier LBM assigned to it")
             self._pool.hold(job, grant)
             self._awaited[pidfd] = job
             asyncio.get_running_loop().add_reader(pidfd, self._ended, pidfd)
@@ -175,7 +175,7 @@ class Notes:
                 found = self._read(job)
             except (OSError, ValueError, TypeError, RecursionError) as problem:
                 path = self._directory / job
-                job_log.warning(job, "%s: %s; it is passed over", path, problem)
+                job_log.warning(job, "%s: %s; ignored", path, problem)
                 found = None
             if found is None:
                 self.remove(job)

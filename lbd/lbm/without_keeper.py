@@ -25,7 +25,7 @@ async def kill_directly(spawned: Spawned, job: str) -> None:
     if spawned.exited.done() or not is_known(spawned):
         return
     begun = spawned.begun.result()
-    job_log.warning(job, "the keeper does not end the tree of process %d: killing it", begun.pid)
+    job_log.warning(job, "the keeper does not end the process tree of %d; killing it", begun.pid)
     for _ in range(ROUNDS):
         if spawned.exited.done():
             return

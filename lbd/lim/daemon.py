@@ -136,8 +136,8 @@ class Lim:
             self._stood_in_for = ""
         elif self.site.tried and wanted != self._stood_in_for:
             log.warning(
-                "load.index = %s: load.site_command of this host has no such load now; the %s "
-                "index stands in", wanted, name,
+                "load.index = %s: load.site_command reports no such load now; using the %s "
+                "index", wanted, name,
             )  # fmt: skip
             self._stood_in_for = wanted
 
@@ -189,7 +189,7 @@ class Lim:
                 case e.Stop():
                     self._died(action.reason)
                 case e.Reply():
-                    raise AssertionError("a reply to nothing")
+                    raise AssertionError("a reply without a request")
 
     def _start_send(self, send: e.Send) -> None:
         if self._last_words:
@@ -224,7 +224,7 @@ class Lim:
     async def ask(self, name: str, target: str, body: m.Body, timeout_s: float) -> m.Message:
         """Raises Unavailable or PeerError."""
         if self.network is None:
-            raise Unavailable("this host has no certificate and is alone")
+            raise Unavailable("this host has no certificate and stands alone")
         return await self.network.ask(name, target, self.state.envelope(body), timeout_s)
 
     # -- messages of other LIMs ------------------------------------------------------------------

@@ -28,7 +28,7 @@ class HistoryFile:
             return
         data = line.encode() + b"\n"
         if len(data) > self._left_bytes:
-            self._give_up("it is as long as lim.history_bytes allows")
+            self._give_up("it has reached lim.history_bytes")
             return
         try:
             written = os.write(self._fd, data)

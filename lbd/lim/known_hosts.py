@@ -69,7 +69,7 @@ class KnownHosts:
             self._in_trouble = False
         except OSError as problem:
             if not self._in_trouble:
-                log.warning("cannot keep the known hosts in %s: %s", self._path, problem)
+                log.warning("cannot save the known hosts in %s: %s", self._path, problem)
             self._in_trouble = True
 
 

@@ -19,10 +19,13 @@ from lbd.trust.names import identity_of
 
 log = logging.getLogger("lbd.settings")
 
-REVOKED = "{}, which has signed them, is revoked"
+REVOKED = "{}, which signed them, is revoked"
 SAID_AGAIN_S = 60.0  # after a complaint of what a host has sent
 SAYERS_MAX = 1024
-FIX = "on a host that may, set one of them again (`lbctl config set … --cluster`): that signs all"
+FIX = (
+    "on a host that may, set one of them again (`lbctl config set … --cluster`), which signs all "
+    "of them"
+)
 
 
 class PolicyGuard:
@@ -33,8 +36,8 @@ class PolicyGuard:
         tls.when_revoked(self._revoked)
         ours = state.settings
         if state.identity.is_strict and ours.saved and not ours.seal.counter:
-            log.warning("the settings that are saved for all hosts are not signed: no host takes "
-                        "them of another (admin.settings_hosts); %s", FIX)  # fmt: skip
+            log.warning("the settings saved for all hosts are not signed, so hosts do not accept "
+                        "them from each other (admin.settings_hosts); %s", FIX)  # fmt: skip
 
     # -- what comes in ---------------------------------------------------------------------------
 
@@ -55,12 +58,12 @@ class PolicyGuard:
 
         seal = settings.seal
         if not self._admin.may_set(seal.author):
-            raise PeerError(f"{seal.author} is none of admin.settings_hosts")
+            raise PeerError(f"{seal.author} is not in admin.settings_hosts")
         text = signed_text(self._state.identity.cluster, seal, settings)
         root = self._tls.files.read_authority()
         signer = signer_of(root, seal.certificate, seal.signature, text)
         if signer.host != seal.author:
-            raise PeerError(f"{signer.host} has signed them in the name of {seal.author}")
+            raise PeerError(f"{signer.host} signed them in the name of {seal.author}")
         if self._tls.is_revoked(signer):
             self._refused_author = seal.author
             raise PeerError(REVOKED.format(seal.author))
@@ -83,7 +86,7 @@ class PolicyGuard:
         if len(self._said_s) >= SAYERS_MAX:
             self._said_s.clear()
         self._said_s[sender] = now_s
-        log.warning("settings from %s are refused: %s", sender, one_line(why),
+        log.warning("rejected settings from %s: %s", sender, one_line(why),
                     extra={"peer": sender})  # fmt: skip
 
     # -- what goes out ---------------------------------------------------------------------------
@@ -97,19 +100,19 @@ class PolicyGuard:
 
         me, settings = self._state.me, self._state.settings
         if not self._admin.may_set(me):
-            raise ConfigError(f"{me} may not change settings for all hosts: that is for "
-                              f"{', '.join(self._admin.settings_hosts)} "
+            raise ConfigError(f"{me} may not change settings for all hosts; only "
+                              f"{', '.join(self._admin.settings_hosts)} may "
                               "(admin.settings_hosts)")  # fmt: skip
         if self._refused_author and not settings.seal.counter:
             why = REVOKED.format(self._refused_author)
-            raise ConfigError(f"{me} does not take the settings for all hosts, so it may not "
-                              f"change them: {why}; on another host, set one of them again "
-                              "(`lbctl config set … --cluster`): that signs all")  # fmt: skip
+            raise ConfigError(f"{me} rejects the settings for all hosts, so it may not change "
+                              f"them: {why}; on another host, set one of them again (`lbctl config "
+                              "set … --cluster`), which signs all of them")  # fmt: skip
         cluster = self._state.identity.cluster
         return sealed(change, settings, me, cluster, time.time(),
                       lambda text: sign(self._tls.credentials, text))  # fmt: skip
 
     def _revoked(self, hosts: set[str]) -> None:
         if (author := self._state.settings.seal.author) in hosts:
-            log.warning("the cluster's settings are signed by %s, which is revoked now: they hold "
-                        "on, but hosts that join do not take them; %s", author, FIX)  # fmt: skip
+            log.warning("the cluster's settings are signed by %s, which is now revoked: they stay "
+                        "in force, but hosts that join reject them; %s", author, FIX)  # fmt: skip

@@ -51,7 +51,7 @@ class Remembering:
             write_whole(self._path, "\n".join([*lines, ""]).encode(), MODE)
         except OSError as problem:
             if not self._in_trouble:
-                log.warning("cannot keep the loads of the past in %s: %s", self._path, problem)
+                log.warning("cannot save past loads in %s: %s", self._path, problem)
             self._in_trouble = True
         else:
             self._in_trouble = False

@@ -61,12 +61,12 @@ def table(data: bytes) -> dict[str, object]:
     """Raises ValueError, RecursionError."""
     found = json.loads(data)
     if not isinstance(found, dict):
-        raise ValueError("not what a LIM has written")
+        raise ValueError("not written by a LIM")
     schema = found.get("schema", 0)
     if isinstance(schema, int) and schema > SCHEMA:
         raise OfLaterRelease(
-            f"was written by a later release of lbd (schema {schema}, ours is {SCHEMA}): it is "
-            "left alone, and what holds is lbd.toml and what other hosts say; upgrade this host"
+            f"was written by a later release of lbd (schema {schema}, ours is {SCHEMA}) and is "
+            "ignored; lbd.toml and other hosts' settings apply; upgrade this host"
         )
     return found
 
@@ -77,5 +77,5 @@ def saved_of(found: object) -> dict[str, str]:
         raise ValueError("not saved settings")
     for name, value in found.items():
         if not (isinstance(value, str) and len(value) <= TEXT_CHARS_MAX and value.isprintable()):
-            raise ValueError(f"{str(name)[:40]!r} is no saved setting")
+            raise ValueError(f"{str(name)[:40]!r} is not a saved setting")
     return dict(found)

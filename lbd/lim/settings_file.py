@@ -73,7 +73,7 @@ class SettingsFile(SavedSettings):
             else:
                 self._drained.unlink(missing_ok=True)
         except OSError as problem:
-            log.warning("cannot save the drain across a restart: %s", problem)
+            log.warning("cannot save the drain across restarts: %s", problem)
 
     def keep_settings(self, settings: Settings) -> None:
         try:
@@ -82,7 +82,7 @@ class SettingsFile(SavedSettings):
             write_whole(self.path, settings_bytes(settings), 0o600, is_durable=True)
             self._before.unlink(missing_ok=True)
         except OSError as problem:
-            log.warning("cannot save the cluster's settings across a restart: %s", problem)
+            log.warning("cannot save the cluster's settings across restarts: %s", problem)
         self.follow(settings)
 
 
@@ -108,7 +108,7 @@ def settings_of(found: dict[str, object]) -> Settings:
     """Raises ValueError."""
     counter, drains = found.get("counter"), found.get("drains")
     if not (isinstance(counter, int) and isinstance(drains, dict) and len(drains) <= DRAINS_MAX):
-        raise ValueError("not what a LIM has written")
+        raise ValueError("not written by a LIM")
     for host, drained in drains.items():
         if not (is_host_name(host) and isinstance(drained, bool)):
             raise ValueError("not hosts that are drained or not")

@@ -85,7 +85,7 @@ class SiteCommand:
         self._failures += 1
         if reason != self.fault:
             what = f"load.site_command {self.load.site_command[0]}: {reason}"
-            log.warning("%s; what it said before holds until it is old", what)
+            log.warning("%s; its last values are used until they are too old", what)
         self.fault = reason
 
     def _worked(self) -> None:

@@ -148,7 +148,7 @@ class Operations:
         of those."""
         whys = [f"{c.name}: {c.why}" for c in decision.candidates if c.why not in ("", EXCLUDED)]
         if not dry and len(whys) > WHYS_SHOWN:
-            whys[WHYS_SHOWN:] = ["… (lbrun --explain names all)"]
+            whys[WHYS_SHOWN:] = ["… (lbrun --explain lists all)"]
         listed = f" ({', '.join(whys)})" if whys else ""
         raise Refusal(f"{decision.reason}{listed}", "unavailable")
 
@@ -293,7 +293,7 @@ class Operations:
             r.known_host(name, self._state.table.entries)
         names = frozenset(str(name) for name, value in values.items() if value is None)
         if strange := sorted(filter(lambda name: not is_shared(name), names)):
-            raise Refusal(f"{strange[0]} is no setting for the whole cluster")
+            raise Refusal(f"{strange[0]} cannot be set for the whole cluster")
         change = e.ChangeSettings(None, {}, reset=names, shared=texts)
         return await self._change(change)
 
@@ -361,10 +361,10 @@ class Operations:
         host, now_s = r.known_host(request.get("host"), self._state.table.entries), time.monotonic()
         self._admins.check(caller)
         if host == self._state.me:
-            raise Refusal(f"{host} is this host: to have it leave the cluster, run `lbctl leave`")
+            raise Refusal(f"{host} is this host: use `lbctl leave` to take it out of the cluster")
         if host in (queue_hosts(self._state.settings.saved) or ()):
-            raise Refusal(f"the queue is on {host}: `lbctl queue disable --force`, or enable it "
-                          "on another host, first")  # fmt: skip
+            raise Refusal(f"the queue is on {host}: first run `lbctl queue disable --force`, or "
+                          "enable it on another host")  # fmt: skip
         if not self._state.membership.is_lost(host, now_s):
             age_s = now_s - self._state.table.entries[host].sampled_at_s
             raise Refusal(r.still_up(host, age_s), HEARD)
@@ -498,7 +498,9 @@ class Operations:
 
     def _only_daemon(self, caller: Caller) -> None:
         if not caller.is_daemon:
-            raise Refusal("only root and the daemon's own user may", "denied")
+            raise Refusal(
+                "permission denied: only root and the daemon's own user can do that", "denied"
+            )
 
 
 def is_path(text: str) -> bool:

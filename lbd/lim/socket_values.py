@@ -32,7 +32,7 @@ from lbd.text.spelling import nearest
 
 Json = dict[str, object]
 LOADS_HOSTS_MAX = 50  # whose loads of the past are in one answer
-REPLACED = "it has a new certificate, and its daemons have not been heard with it yet"
+REPLACED = "it has a new certificate, but its daemons have not used it yet"
 NAME_MAX = 255  # characters of a user's
 SECONDS_MAX = 1e18  # a whole number of more may be none that floats have
 
@@ -40,7 +40,7 @@ SECONDS_MAX = 1e18  # a whole number of more may be none that floats have
 def text(request: Json, key: str) -> str:
     value = request.get(key)
     if not isinstance(value, str) or not value:
-        raise ConfigError(f'"{key}" must be a text')
+        raise ConfigError(f'"{key}" must be a string')
     return value
 
 
@@ -319,7 +319,7 @@ def span(request: Json) -> str:
 def hosts_asked(request: Json) -> list[str]:
     names = request.get("hosts")
     if not isinstance(names, list) or len(names) > LOADS_HOSTS_MAX:
-        raise ConfigError(f'"hosts" must be a list of {LOADS_HOSTS_MAX} names at most')
+        raise ConfigError(f'"hosts" must be a list of at most {LOADS_HOSTS_MAX} names')
     return [name for name in names if isinstance(name, str) and len(name) <= NAME_MAX]
 
 
@@ -343,5 +343,5 @@ def peers(state: LimState, now_s: float) -> list[Json]:
 
 def still_up(host: HostId, age_s: float) -> str:
     """Why it is not forgotten: one that has just died looks the same for a while."""
-    heard = f"{host} is up, as heard {max(0.0, age_s):.0f} s ago"
-    return f"{heard}: to have it leave the cluster, run `lbctl leave` there"
+    heard = f"{host} is up, last heard from {max(0.0, age_s):.0f} s ago"
+    return f"{heard}: run `lbctl leave` there to take it out of the cluster"

@@ -35,7 +35,7 @@ def loads_in(output: bytes) -> dict[str, float]:
         name, _, value = line.strip().partition(" ")
         if not is_name(name) or not (load := as_load(value)) >= 0:
             shown = one_line(line, SHOWN_CHARS)
-            raise ValueError(f'printed "{shown}", which is no name and a number from 0 up')
+            raise ValueError(f'printed "{shown}", which is not a name and a number of at least 0')
         found[name] = load
     if not found:
         raise ValueError("printed nothing")

@@ -21,7 +21,11 @@ class Admins:
     def check(self, caller: Caller) -> None:
         """Raises Refusal."""
         if not self.include(caller):
-            raise Refusal("only root and administrators (admin.users, admin.groups) may", "denied")
+            raise Refusal(
+                "permission denied: only root and administrators (admin.users, admin.groups) can "
+                "do that",
+                "denied",
+            )
 
     def _is_named(self, caller: Caller) -> bool:
         return any(UIDS.get(name) == caller.uid for name in self._config.users)

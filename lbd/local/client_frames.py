@@ -131,8 +131,8 @@ class ClientFrames:
             if time.monotonic() > give_up_s:
                 await self._drop(size - len(self.split.rest))
                 raise ValueError(
-                    f"no room for another {size} bytes while other long requests are under way"
-                    " (lbm.user_request_bytes, lbm.users_request_bytes); try again later"
+                    f"no room for another {size} bytes while other long requests are in progress "
+                    "(lbm.user_request_bytes, lbm.users_request_bytes); try again later"
                 )
             await asyncio.sleep(LOOK_S)
 
@@ -158,7 +158,7 @@ class ClientFrames:
         self._in_turn = False
         self.descriptors += descriptors
         if len(self.descriptors) > DESCRIPTORS_MAX:
-            raise ValueError("more descriptors than a command has")
+            raise ValueError("too many descriptors")
         return data
 
     async def _readable(self) -> None:

@@ -40,9 +40,9 @@ class Crowd:
         """Returns why a connection is refused; "" if it was admitted."""
         if not self._is_exempt(caller):
             if self._connections[caller.person] >= CONNECTIONS_MAX:
-                return f"user {caller.person} has {CONNECTIONS_MAX} connections here already"
+                return f"user {caller.person} already has {CONNECTIONS_MAX} connections here"
             if self._crowd >= ALL_CONNECTIONS_MAX:
-                return f"{ALL_CONNECTIONS_MAX} connections of users are open here already"
+                return f"{ALL_CONNECTIONS_MAX} user connections are already open here"
             self._crowd += 1
         self._connections[caller.person] += 1
         return ""

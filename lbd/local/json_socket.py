@@ -57,14 +57,14 @@ def encode_within(message: Json) -> bytes:
     """Raises Refusal on what the other side would hang up at."""
     data = encode(message)
     if len(data) > BODY_LIMIT_BYTES:
-        raise Refusal(f"too long a question: {len(data)} bytes, of {BODY_LIMIT_BYTES} at most")
+        raise Refusal(f"question too long: {len(data)} bytes; the limit is {BODY_LIMIT_BYTES}")
     return data
 
 
 def decode(tag: bytes, body: bytes) -> Json:
     """Raises PeerError if the frame is not a JSON object."""
     if tag != frames.JSON:
-        raise PeerError(f"a frame tagged {tag!r} where JSON was expected")
+        raise PeerError(f"a frame tagged {tag!r} instead of JSON")
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as problem:
@@ -141,7 +141,7 @@ class Connection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         left_s = self._heard_s + limit_s - loop.time()
         if left_s <= 0 and not self._tasks:
-            self._hang_up(f"nothing was asked for {limit_s:g} s")
+            self._hang_up(f"no request for {limit_s:g} s")
             return
         self._timer = loop.call_later(left_s if left_s > 0 else limit_s, self._watch)
 
@@ -274,7 +274,7 @@ class JsonClient(asyncio.Protocol):
         self._transport = None
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(Unavailable(f"{self.path.stem} went away"))
+                future.set_exception(Unavailable(f"{self.path.stem} disconnected"))
         self._waiting.clear()
 
     def notify(self, *messages: Json) -> None:
@@ -388,7 +388,7 @@ def ask_on(connected: "BareSocket", daemon: str, request: Json, timeout_s: float
             try:
                 answers = split.feed(data)
             except ValueError as problem:
-                raise Refusal(f"{daemon} has too long an answer: {problem}; ask for less") from None
+                raise Refusal(f"{daemon}'s answer is too long: {problem}; ask for less") from None
             for tag, body in answers:
                 if tag == UNFIT:  # to whoever comes, before anything was asked
                     raise Unavailable(one_line(body.decode(errors="replace")))

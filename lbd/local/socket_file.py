@@ -34,7 +34,7 @@ def give(path: str, owner: int) -> None:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
-            raise PermissionError(1, "it is not the socket that was made here", path)
+            raise PermissionError(1, "it is not the socket created here", path)
         os.chown(f"/proc/self/fd/{descriptor}", owner, -1)
     finally:
         os.close(descriptor)

@@ -47,7 +47,7 @@ def starter(runtime_dir: str, daemon: str) -> str:
             pid = int(start_of(f"{runtime_dir}/{name}.pid", PID_BYTES))
             if b"lbd" in start_of(f"/proc/{pid}/cmdline", COMMAND_BYTES):
                 return f"{shown}, pid {pid}"
-    return "another follows it" if returns(f"{runtime_dir}/{daemon}.sock") else ""
+    return "a new one takes over" if returns(f"{runtime_dir}/{daemon}.sock") else ""
 
 
 def start_of(path: str, most_bytes: int) -> bytes:

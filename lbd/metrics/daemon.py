@@ -42,8 +42,8 @@ def check(config: Config) -> Tls | None:
     trust = trust_of(config)
     if not isinstance(trust, Tls):
         raise ConfigError(
-            f"metrics.listen {listen}: without certificates metrics are shown on loopback only; "
-            "use 127.0.0.1, or make certificates by `lbctl init` or `lbctl join`"
+            f"metrics.listen {listen}: without certificates, metrics are served on loopback only; "
+            "use 127.0.0.1, or get certificates with `lbctl init` or `lbctl join`"
         )
     return trust
 
@@ -90,13 +90,13 @@ class Metrics:
             except OSError as problem:
                 trouble = f"cannot listen on {address}:{port}: {problem.strerror}"
                 if trouble != self.trouble:
-                    log.warning("%s; trying again (metrics.listen)", trouble)
+                    log.warning("%s; retrying (metrics.listen)", trouble)
                 self.trouble = trouble
                 await asyncio.sleep(BIND_AGAIN_S)
             else:
                 self.trouble = ""
                 said = "TLS" if self._own_trust is not None else "no TLS"
-                log.info("metrics are shown on %s:%d, %s", address, port, said)
+                log.info("serving metrics on %s:%d, %s", address, port, said)
                 return
 
     async def answer(self, request: Json, _caller: Caller) -> Json:

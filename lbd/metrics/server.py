@@ -117,7 +117,7 @@ class MetricsServer:
     def _served(self, task: asyncio.Task[None]) -> None:
         self._forget(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
-            log.error("an error in answering a scrape", exc_info=problem)
+            log.error("error while answering a scrape", exc_info=problem)
 
     async def _serve(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -155,14 +155,14 @@ class MetricsServer:
         try:
             transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=context)
         except (OSError, ssl.SSLError) as problem:
-            log.debug("a scrape without a handshake: %s", problem)
+            log.debug("scrape failed in the TLS handshake: %s", problem)
             self.refused["tls"] += 1
             return None
         if context is not None:
             try:
                 self._check(transport.get_extra_info("ssl_object"))
             except PeerError as problem:
-                log.warning("metrics are not shown: %s", problem)
+                log.warning("cannot serve metrics: %s", problem)
                 self.refused["revoked"] += 1
                 transport.abort()
                 return None
@@ -206,4 +206,4 @@ async def read_request(reader: asyncio.StreamReader) -> Asked | Fault:
     try:
         return read_head(await reader.readuntil(END))
     except asyncio.LimitOverrunError:
-        return Fault(431, f"a request has {HEAD_BYTES_MAX} bytes at most")
+        return Fault(431, f"request longer than {HEAD_BYTES_MAX} bytes")

@@ -1,11 +1,11 @@
 """What gRPC says of a connection that broke, in words for people. Pure."""
 
 CAUSES = (  # the first that is found in it
-    ("ping timeout", "nothing is heard from it"),
-    ("timed out", "nothing is heard from it"),
+    ("ping timeout", "it is silent"),
+    ("timed out", "it is silent"),
     ("reset by peer", "the connection was closed"),
     ("Broken pipe", "the connection was closed"),
-    ("FD Shutdown", "nothing is heard from it"),
+    ("FD Shutdown", "it is silent"),
 )
 INTERNAL = ("fd shutdown", "connect()")
 
@@ -14,13 +14,16 @@ def in_plain_words(details: str | None) -> str:
     """Only what names no cause of ours: everything else is said by an LBM, LIM or dispatcher."""
     text = details or ""
     if "Hostname Verification Check failed" in text:
-        return "it does not prove to be that host: its certificate is another's, or it is revoked"
+        return (
+            "it does not prove to be that host: its certificate belongs to another, or it is "
+            "revoked"
+        )
     if text.startswith("failed to connect to all addresses"):
         cause = text.rpartition(": ")[2]
         return f"it cannot be reached ({'no answer' if is_internal(cause) else cause})"
     if text == "Socket closed" or text.startswith(("Stream removed", "recvmsg:", "sendmsg:")):
         return next((words for sign, words in CAUSES if sign in text), "the connection was closed")
-    return "nothing is heard from it" if is_internal(text) else text
+    return "it is silent" if is_internal(text) else text
 
 
 def is_internal(text: str) -> bool:

@@ -53,7 +53,7 @@ IN_HAND_BYTES = 128 << 20  # of requests whose calls go on
 # read keep nobody of the same host from asking. gRPC has a copy of each, and what the allocator
 # keeps beside them is as much again: this times four is what one host can have of the daemon.
 UNREAD_BYTES = 32 << 20
-UNREAD = "bytes of answers that are not read"
+UNREAD = "bytes of unread answers"
 
 
 class Callers(Protocol):
@@ -73,7 +73,7 @@ class TooMuch(LbdError):
 def take(budget: Budget, asker: str, amount: int, what: str) -> None:
     """Raises TooMuch."""
     if not budget.take(asker, amount):
-        raise TooMuch(f"{asker} has {budget.each} {what} here; ask again later")
+        raise TooMuch(f"{asker} has {budget.each} {what} here; try again later")
 
 
 @contextmanager
@@ -176,7 +176,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
             self.taken[peer := context.peer()] += 1
             context = cast("Context", Counted(context, peer, self.read_bytes))
             asker = self._trust.asker(context)
-            hold(context, self._calls, asker, 1, "calls under way")
+            hold(context, self._calls, asker, 1, "calls in progress")
             if not is_long:
                 answer = await self._answer(body, asker, context)
                 hold(context, self._unread, asker, len(answer), UNREAD)
@@ -210,7 +210,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
         """To one request, once it is here."""
         async with self._turns.turn(asker):
             request = await whole_request(context)
-        with held(self._in_hand, asker, len(request), "bytes of requests in hand"):
+        with held(self._in_hand, asker, len(request), "bytes of pending requests"):
             return await body(request, context)
 
 
@@ -220,7 +220,7 @@ async def whole_request(context: "Context") -> bytes:
         async with asyncio.timeout(READ_S):
             request = await context.read()
     except TimeoutError:
-        text = f"the request has not come whole within {READ_S:g} s"
+        text = f"the request was not complete within {READ_S:g} s"
         await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, text)
     if not isinstance(request, bytes):
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a call without a request")

@@ -63,7 +63,8 @@ def own_address(address: tuple[str, int]) -> str:
         raise ConfigError(f"{address[0]!r} does not resolve: {problem.strerror}") from None
     except OSError as problem:
         raise ConfigError(
-            f"which address do other hosts reach this one by? ({problem.strerror}) give --address"
+            f"cannot tell at which address other hosts reach this one ({problem.strerror}): give "
+            "--address"
         ) from None
 
 
@@ -81,7 +82,7 @@ def join(address: tuple[str, int], token: Token, host: str, now_s: float) -> Joi
     # Any host of the cluster may have answered, in place of the one where the authority is.
     check_issued(authority, reply.certificates, host, key)
     if not (reply.cluster.isprintable() and is_host_name(reply.authority_host)):
-        raise PeerError(f"{target_of(*address)} says nonsense about its cluster")
+        raise PeerError(f"{target_of(*address)} sent a malformed description of its cluster")
     if reply.revocations:
         verified(reply.revocations, authority)
     return Joined(reply.cluster, reply.authority_host, credentials, authority, reply.revocations)
@@ -97,8 +98,8 @@ def authority_at(address: tuple[str, int], fingerprint: bytes) -> bytes:
             return pem
     found = hashlib.sha256(rest[-1] if rest else own).hexdigest()
     raise PeerError(
-        f"{target_of(*address)} is not of the cluster that the token is for: its authority is "
-        f"{found[:16]}…, the token's {fingerprint.hex()[:16]}…; nothing was sent"
+        f"{target_of(*address)} is not in the token's cluster: its authority is {found[:16]}…, the "
+        f"token's {fingerprint.hex()[:16]}…; nothing was sent"
     )
 
 
@@ -117,12 +118,12 @@ def chain_at(address: tuple[str, int]) -> list[bytes]:
         ):
             return chain_of(connection)
     except ssl.SSLError as problem:
-        text = f"{where} does not speak TLS as a LIM does ({problem.reason}); is that its port?"
+        text = f"{where} does not speak TLS like a LIM ({problem.reason}); is that its port?"
         raise Unavailable(text) from None
     except TimeoutError:
-        raise Unavailable(f"{where} does not answer within {TIMEOUT_S:g} s") from None
+        raise Unavailable(f"{where} did not answer within {TIMEOUT_S:g} s") from None
     except OSError as problem:
-        text = f"cannot reach {where}: {problem.strerror}; does `lbd up` run there?"
+        text = f"cannot reach {where}: {problem.strerror}; is `lbd up` running there?"
         raise Unavailable(text) from None
 
 
@@ -153,8 +154,9 @@ def ask(
         except grpc.RpcError as problem:
             if problem.code() is grpc.StatusCode.UNAVAILABLE:
                 raise LbdError(
-                    f"{where} does not know this token: it was revoked, or used or ended days ago, "
-                    "or the authority is on another host; `lbctl token create` there makes one"
+                    f"{where} does not know this token: it was revoked, or used or expired days "
+                    "ago, or the authority is on another host; create one with `lbctl token "
+                    "create` there"
                 ) from None
             raise LbdError(f"{where}: {problem.details()}") from None
     return reply

@@ -190,7 +190,7 @@ class LimNetwork:
                 break
             await asyncio.sleep(wait_s)
         if wait_s is None or wait_s:
-            await self._refuse(f"{host} takes more than its share of this LIM's time", context)
+            await self._refuse(f"{host} uses more than its share of this LIM's time", context)
 
     async def _refuse(self, text: str, context: "Context") -> None:
         self.traffic.refused += 1

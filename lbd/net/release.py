@@ -26,10 +26,10 @@ SLOTS = "slots"  # commands of several slots
 NEEDS = "needs"  # commands that need resources or features
 # What to call them when they are missing.
 SHOWN = {
-    FILES: "take files along (--send, --fetch)",
+    FILES: "transfer files (--send, --fetch)",
     TERMINAL: "give a command a terminal",
     SLOTS: "give a command several slots (-n)",
-    NEEDS: "give a command what it needs (--need, --feature)",
+    NEEDS: "provide resources and features (--need, --feature)",
 }
 
 
@@ -59,7 +59,7 @@ def read(text: str) -> Wire:
         raise ValueError("a malformed announcement of a release")
     wire = Wire(release, int(newest), int(oldest), frozenset(filter(None, features.split(","))))
     if not 0 <= wire.oldest <= wire.newest <= VERSION_MAX:
-        raise ValueError("a wire version that cannot be")
+        raise ValueError("an invalid wire version")
     return wire
 
 
@@ -77,4 +77,4 @@ def lacking(theirs: Wire, wanted: set[str]) -> str:
     missing = [SHOWN[feature] for feature in sorted(wanted - theirs.features)]
     if not missing:
         return ""
-    return f"runs {theirs}, which cannot {' nor '.join(missing)}"
+    return f"runs {theirs}, which cannot {' or '.join(missing)}"

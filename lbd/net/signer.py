@@ -65,7 +65,7 @@ class Signer:
     def answer(self, asked: "Json", caller: "Caller", now_s: float) -> "Json":
         """Raises LbdError."""
         if caller.uid not in (0, self._uid):
-            raise local.Refusal("only the daemons of this host may ask", "denied")
+            raise local.Refusal("only this host's daemons may ask", "denied")
 
         def given(key: str) -> bytes:
             return str(asked.get(key, "")).encode("utf-8", "replace")

@@ -47,4 +47,4 @@ def contradiction(request: lbm_pb2.RunRequest, submitter: Submitter) -> str:
     if inner in (submitter, NOBODY):
         return ""
     said = Submitter(*inner)
-    return one_line(f"its command is in the name of {said}; it was submitted by {submitter}")
+    return one_line(f"its command claims to be {said}'s, but {submitter} submitted it")

@@ -120,7 +120,7 @@ class Tls:
         self.identity = own_identity(self.own_name, self.files, self._root, credentials)
         self.credentials = credentials
         self.generation += 1
-        log.info("took up a new certificate of %s, valid for %.0f s", self.own_name, self.left_s)
+        log.info("using a new certificate of %s, valid for %.0f s", self.own_name, self.left_s)
 
     def _take_up_revocations(self, revocations: Revocations) -> None:
         before, self.revocations = self.revocations, revocations
@@ -133,7 +133,7 @@ class Tls:
             return
         log.warning("revoked: %s", one_line(", ".join(sorted(fresh))))
         if self.is_revoked(self.identity):
-            log.warning("this host, %s, is revoked: `lbctl join` with a new token", self.own_name)
+            log.warning("this host, %s, is revoked: join again with a new token", self.own_name)
         self._learnt_s |= dict.fromkeys(fresh, time.monotonic())
         for notify in self._listeners:
             notify(fresh)
@@ -221,7 +221,7 @@ class Tls:
             raise PeerError("only for hosts that have joined")
         identity, until_s = found
         if now_s > until_s:
-            raise PeerError(f"the certificate of {identity.host} has ended")
+            raise PeerError(f"the certificate of {identity.host} has expired")
         return identity
 
     def _read(self, certificate: bytes) -> tuple[Identity, float] | None:
@@ -288,7 +288,7 @@ class Tls:
         verified(signed, self._root)
         if said.home and said.home.split() != list(self.files.read_home()):
             write_private(self.files.home, f"{said.home}\n".encode())
-            log.warning("the authority is on %s now", one_line(said.home))
+            log.warning("the authority is now on %s", one_line(said.home))
         write_private(self.files.revoked, signed)  # last: it is not heard of twice
         self.look()
 

@@ -133,7 +133,7 @@ def options(max_message_bytes: int, silence_s: float) -> Options:
     ]
 
 
-MAKE_KEY = "make one: (umask 077; head -c 48 /dev/urandom | base64 -w0 >"
+MAKE_KEY = "create one: (umask 077; head -c 48 /dev/urandom | base64 -w0 >"
 
 
 def read_key(key_file: str) -> str:
@@ -148,9 +148,9 @@ def read_key(key_file: str) -> str:
             f"security.key_file {key_file}: {why}; {MAKE_KEY}{key_file})"
         ) from problem
     if mode:
-        raise ConfigError(f"security.key_file {key_file} is open to others; chmod 600 it")
+        raise ConfigError(f"security.key_file {key_file} is accessible to others; chmod 600 it")
     if len(key) < 32:
-        raise ConfigError(f"security.key_file {key_file} holds fewer than 32 characters")
+        raise ConfigError(f"security.key_file {key_file} contains fewer than 32 characters")
     return key
 
 
@@ -159,8 +159,8 @@ def check_listen_address(address: str) -> None:
     packed = packed_address(address)
     if not (packed[0] == 127 if len(packed) == 4 else packed == LOOPBACK_6):
         raise ConfigError(
-            f"host.address {address}: without TLS the daemons listen on loopback only; `lbctl "
-            "init` on the first host and `lbctl join` on the others make certificates"
+            f"host.address {address}: without TLS the daemons listen on loopback only; to get "
+            "certificates, run `lbctl init` on the first host and `lbctl join` on the others"
         )
 
 

@@ -113,7 +113,7 @@ class TrustService:
         authority = self._tls.authority
         if authority is None:
             home = self._tls.files.read_home()[0] or "another host"
-            text = f"the authority is not on {self._tls.own_name}, but on {home}"
+            text = f"the authority is on {home}, not on {self._tls.own_name}"
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
         return authority
 
@@ -138,7 +138,7 @@ class TrustService:
         who = self._tls.asker(context)
         wait_s = self._rates.turn_s(who, time.monotonic(), PATIENCE_S, turns)
         if wait_s is None:
-            text = f"{who} asks about certificates too often; ask again later"
+            text = f"{who} asks about certificates too often; try again later"
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
         if wait_s:
             await asyncio.sleep(wait_s)

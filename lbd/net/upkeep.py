@@ -79,8 +79,10 @@ class Upkeep:
         try:
             await self._renew(now_s)
         except LbdError as problem:
-            left = f"{end_s - now_s:.0f} s left" if now_s < end_s else "it has ended"
-            raise Unavailable(f"our certificate is not renewed ({left}): {problem}") from None
+            left = f"{end_s - now_s:.0f} s left" if now_s < end_s else "expired"
+            raise Unavailable(
+                f"this host's certificate cannot be renewed ({left}): {problem}"
+            ) from None
 
     async def _renew(self, now_s: float) -> None:
         from lbd.trust.certificates import new_key, new_request
@@ -162,4 +164,4 @@ class Upkeep:
             refused = problem.code in REFUSALS
             raise (PeerError if refused else Unavailable)(f"{name}: {problem}") from None
         except DecodeError:
-            raise Unavailable(f"{name}: its answer is no {reply.__name__}") from None
+            raise Unavailable(f"{name}: its answer is not a {reply.__name__}") from None

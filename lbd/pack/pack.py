@@ -127,7 +127,7 @@ class Packer:
                     self._put_missing(packed, path)
                 return
         if depth > DEEP:
-            raise BadPack(f"{shown(path)}: deeper than {DEEP} directories")
+            raise BadPack(f"{shown(path)}: nested deeper than {DEEP} directories")
         about = [
             (PATH, packed),
             (MODE, b"%d" % (found.st_mode & 0o777)),
@@ -145,7 +145,7 @@ class Packer:
         elif stat.S_ISREG(found.st_mode):
             self._add_file(parent, name, about, path)
         else:
-            raise BadPack(f"{shown(path)}: neither file, directory nor symbolic link")
+            raise BadPack(f"{shown(path)}: not a file, directory or symbolic link")
 
     def _add_below(self, parent: int, name: bytes, packed: bytes, path: bytes, depth: int) -> None:
         with naming(path):
@@ -178,7 +178,7 @@ class Packer:
                 with naming(path):
                     data = file.read(min(size, PIECE_BYTES))
                 if not data:
-                    raise BadPack(f"{shown(path)}: became shorter while it was read")
+                    raise BadPack(f"{shown(path)}: truncated while being read")
                 self._output.write(frames.pack(DATA, data))
                 size -= len(data)
 
@@ -244,7 +244,7 @@ class Unpacker:
                 result.missing.add(number)
                 continue
             if not steps and number in result.arrived:
-                raise BadPack(f"{shown(self._name(path))} comes twice")
+                raise BadPack(f"{shown(self._name(path))} occurs twice")
             if steps and number not in result.arrived:
                 raise BadPack(f"{shown(self._name(path))} comes before its directory")
             with naming(self._name(path)):
@@ -269,11 +269,11 @@ class Unpacker:
     def _frame(self) -> tuple[bytes, dict[bytes, bytes]]:
         tag, size = self._head()
         if tag not in (DIRECTORY, FILE, LINK, MISSING, END) or size > HEAD_BYTES:
-            raise BadPack("what came is no pack")
+            raise BadPack("malformed transfer")
         try:
             return tag, dict(frames.fields(self._exactly(size)))
         except ValueError:
-            raise BadPack("what came is no pack") from None
+            raise BadPack("malformed transfer") from None
 
     def _head(self) -> tuple[bytes, int]:
         head = self._exactly(frames.HEADER_BYTES)
@@ -289,9 +289,9 @@ class Unpacker:
     def _steps(path: bytes) -> tuple[int, list[bytes]]:
         number, *steps = path.split(b"/")
         if not number.isdigit() or len(number) > 9 or len(steps) > DEEP + 1:
-            raise BadPack("what came is no pack")
+            raise BadPack("malformed transfer")
         if any(step in (b"", b".", b"..") or b"\0" in step for step in steps):
-            raise BadPack(f"{shown(path)} leads out of its directory")
+            raise BadPack(f"{shown(path)} points outside its directory")
         return int(number), steps
 
     @contextmanager
@@ -317,9 +317,9 @@ class Unpacker:
             size = int(given[SIZE]) if tag == FILE else 0
             target = given[TARGET] if tag == LINK else b""
         except (KeyError, ValueError):
-            raise BadPack("what came is no pack") from None
+            raise BadPack("malformed transfer") from None
         if size < 0 or abs(modified_ns) > LATEST_NS or b"\0" in target:
-            raise BadPack("what came is no pack")
+            raise BadPack("malformed transfer")
         self._allowance.take(size)
         with self._parent(number, steps) as (parent, name):
             if tag == DIRECTORY:
@@ -329,7 +329,9 @@ class Unpacker:
             elif tag == LINK:
                 if not self._allows_link(path, target):
                     link = shown(self._name(path))
-                    raise BadPack(f"{link}: a symbolic link that leads out ({shown(target)})")
+                    raise BadPack(
+                        f"{link}: a symbolic link pointing outside the directory ({shown(target)})"
+                    )
                 os.symlink(target, name, dir_fd=parent)
                 os.utime(name, ns=(modified_ns, modified_ns), dir_fd=parent, follow_symlinks=False)
             else:
@@ -344,7 +346,7 @@ class Unpacker:
         while size:
             tag, count = self._head()
             if tag != DATA or not 0 < count <= min(size, PIECE_BYTES):
-                raise BadPack("what came is no pack")
+                raise BadPack("malformed transfer")
             view = memoryview(self._exactly(count))
             while view:
                 view = view[file.write(view) :]

@@ -50,8 +50,8 @@ class Fetching:
                 continue
             if occupied:
                 raise BadPack(
-                    f"{shown(path)}: a directory that is not empty; --send it too, since it is "
-                    "replaced as a whole"
+                    f"{shown(path)}: directory is not empty; --send it too, since it is replaced "
+                    "as a whole"
                 )
 
     def unpack(self, source: BinaryIO, allowance: Allowance, *, all_there: bool) -> None:
@@ -61,7 +61,7 @@ class Fetching:
 
         def place(number: int) -> tuple[int, bytes]:
             if number >= len(self._fetch):
-                raise BadPack("more came than was asked for")
+                raise BadPack("received more than requested")
             path = self._fetch[number]
             if number not in parents:
                 parents[number] = open_parent(path, follow=True, make=True)
@@ -75,7 +75,7 @@ class Fetching:
             result = Unpacker(source, allowance, place, allows_link, self._fetch).unpack()
             if result.missing and all_there:
                 names = ", ".join(shown(self._fetch[number]) for number in sorted(result.missing))
-                raise BadPack(f"{names}: the command made no such file")
+                raise BadPack(f"{names}: the command did not create it")
             self._commit(result, parents)
         finally:
             for parent in parents.values():

@@ -72,7 +72,7 @@ def fault_of_features(entries: Sequence[str]) -> str:
     try:
         return fault_of_patterns([read_feature_rule(entry)[0] for entry in entries])
     except ValueError as problem:
-        return f"has an entry that cannot be: {problem}"
+        return f"has an invalid entry: {problem}"
 
 
 def fault_of_patterns(entries: Sequence[str]) -> str:
@@ -81,7 +81,7 @@ def fault_of_patterns(entries: Sequence[str]) -> str:
     if sum(map(text.count, WILDCARDS)) > LIST_WILDCARDS:
         return f"has too many wildcards: at most {LIST_WILDCARDS}"
     if len(text) > PATTERN_CHARACTERS:
-        return f"has too long patterns: at most {PATTERN_CHARACTERS} characters of all together"
+        return f"has patterns that are too long: at most {PATTERN_CHARACTERS} characters in total"
     return ""
 
 
@@ -198,16 +198,20 @@ class Verdict:
     measure: bool = False  # run it as a child and say what it cost
 
 
-LONG = Verdict(True, "long", "its CPU time is worth the way")
-SHORT = Verdict(False, "short", "it costs less than moving it is worth")
-SHORT_DUE = replace(SHORT, measure=True, why="it was short when last measured, and is due again")
-NEW = Verdict(False, "new", "it runs here once, measured", measure=True)
-TRIAL = Verdict(True, "trial", "its first run is under way here; meanwhile others may leave")
-BY_FEATURE = Verdict(True, "always", "your list says which hosts it may run on", "user")
-HOST_BY_FEATURE = replace(
-    BY_FEATURE, why="the owner of this host says which it may run on", by="host"
+LONG = Verdict(True, "long", "its CPU time makes it worth moving")
+SHORT = Verdict(False, "short", "its CPU time is too short to make it worth moving")
+SHORT_DUE = replace(
+    SHORT, measure=True, why="it was short when last measured, and is due to be measured again"
 )
-HOST_NEVER = Verdict(False, "never", "the owner of this host keeps it here", "host")
+NEW = Verdict(False, "new", "it runs here once, to be measured", measure=True)
+TRIAL = Verdict(
+    True, "trial", "its first run is being measured here; other runs may leave meanwhile"
+)
+BY_FEATURE = Verdict(True, "always", "your list names the hosts it may run on", "user")
+HOST_BY_FEATURE = replace(
+    BY_FEATURE, why="this host's owner names the hosts it may run on", by="host"
+)
+HOST_NEVER = Verdict(False, "never", "this host's owner keeps it here", "host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +235,7 @@ class Rules:
         """The verdict of lists and tables; None where what was learnt decides."""
         name = name_of(argv)
         if name in OURS:
-            return Verdict(False, "never", "it belongs to lbd", "built-in")
+            return Verdict(False, "never", "it is part of lbd", "built-in")
         if in_list(self.host.never, name, key):
             return HOST_NEVER
         if in_list(self.user.never, name, key):
@@ -241,9 +245,9 @@ class Rules:
         if self._by_feature(self.host, name, key):
             return HOST_BY_FEATURE
         if in_list(self.user.always, name, key):
-            return Verdict(True, "always", "your list sends it", "user")
+            return Verdict(True, "always", "your list lets it leave", "user")
         if in_list(self.host.always, name, key):
-            return Verdict(True, "always", "the owner of this host sends it", "host")
+            return Verdict(True, "always", "this host's owner lets it leave", "host")
         if why := why_stays(argv, key, directory):
             return Verdict(False, "never", why, "built-in")
         return None

@@ -21,30 +21,30 @@ STAYS = {
         export false fc fg getopts hash help history jobs let local logout popd printf pushd pwd
         read readonly return set shift shopt source suspend test [ times trap true type typeset
         ulimit umask unalias unset wait""",
-    "it starts others, which may leave": """
+    "it starts other commands, which may leave": """
         ash bash busybox chroot csh dash env fakeroot find fish flock ionice ksh mksh nice nohup
         parallel posh script sem setarch setsid sh stdbuf strace ltrace tcsh time timeout watch
         xargs yash zsh
         automake autoreconf autoconf bazel bmake buck cargo ccache ccmake cmake configure ctest
         distcc entr git gmake gradle hg icecc just lerna libtool make meson mvn ninja npm npx pnpm
         pre-commit rake sccache scons svn task tox tup waf yarn""",
-    "it is for this host, its processes or its users": """
+    "it concerns this host, its processes or its users": """
         at atq atrm batch blkid chage chsh crontab date df dmesg docker fdisk finger free fuser
         gdb groups halt hostname hostnamectl id iostat ip ipcrm ipcs journalctl kill killall
         kubectl last ldconfig loginctl logger login lpq lpr lsblk lscpu lsof mail mount mpstat
         netstat nproc perf pgrep pidof ping pkill podman poweroff ps pstree reboot renice service
         shutdown sleep ss stty su sudo doas sync sysctl systemctl taskset tty udevadm umount uname
         uptime users vmstat w who whoami write""",
-    "it talks to a person, or to the terminal itself": """
+    "it is interactive, or controls the terminal": """
         aptitude bluetoothctl cfdisk dialog elinks emacs emacsclient ftp fzf gpg gpg2 helix htop
         hx irssi jed joe kak less links lynx man mc micro more most mosh mutt nano ncdu neomutt
         nnn nvim passwd pico pinentry ranger reset rlogin screen sftp ssh ssh-add ssh-keygen
         telnet tig tmux top tput tset vi view vim vimdiff vipw visudo whiptail zellij""",
-    "it only moves files or bytes about, which costs more from elsewhere": """
+    "it only copies files or bytes, which costs more from another host": """
         basename cat chgrp chmod chown cp cut dd dirname expr head install ln ls mkdir mkfifo
         mknod mktemp mv nl paste readlink realpath rm rmdir rsync scp seq stat tail tee touch tr
         truncate uniq unlink wc which yes""",
-    "it is part of a compiler, whose intermediate files lie on this host": """
+    "it is a compiler stage whose intermediate files are on this host": """
         as cc1 cc1obj cc1plus collect2 gas ld ld.bfd ld.gold ld.lld lto-wrapper lto1 mold""",
 }
 WHY_STAYS = {name: why for why, names in STAYS.items() for name in names.split()}
@@ -181,12 +181,12 @@ def why_stays(argv: Sequence[bytes], key: str, directory: bytes) -> str:
     if why := WHY_STAYS.get(name):
         return why
     if key == f"{name} {PROMPT}":
-        return "it reads its program from standard input, perhaps from a person"
+        return "it reads its program from standard input, perhaps interactively"
     for word in argv[1:]:
         if word.endswith(b"=native") and NATIVE.match(word):
-            return f"{word.decode()} means this host's processor"
+            return f"{word.decode()} refers to this host's processor"
         if b"/" in word and (place := local_place(word, directory)):
-            return f"it names a file below {place.decode()}, which each host has for itself"
+            return f"it names a file below {place.decode()}, which is local to each host"
     return ""
 
 

@@ -27,7 +27,7 @@ class Unmet(NamedTuple):
 def unmet(needs: Needs, facts: Facts) -> Unmet | None:
     """What the host does not have of it; None if it has all. What it never has comes first."""
     if not facts.features and (needs.resources or needs.features or needs.not_features):
-        return Unmet("its lbd is too old to say what it has", later=False)
+        return Unmet("its lbd is too old to report resources", later=False)
     if (why := missing_feature(needs, facts)) is not None:
         return Unmet(why, later=False)
     taken: Unmet | None = None
@@ -130,7 +130,10 @@ def too_little_memory(needs: Needs, facts: Facts, memory: tuple[int, int]) -> st
     left = max(0, min(available, total - facts.memory_given))
     if needs.peak_bytes <= left:
         return ""
-    return f"{show_size(left)} memory available, it took up to {show_size(needs.peak_bytes)}"
+    return (
+        f"{show_size(left)} memory available, but the command has used up to "
+        f"{show_size(needs.peak_bytes)}"
+    )
 
 
 def is_size(name: str, total: int) -> bool:
@@ -153,8 +156,10 @@ def all_taken(name: str, total: int, used: int, amount: int) -> str:
     if free:
         return f"{free} of {total} {plural(name, total)} free, not {amount}"
     if total == 1:
-        return f"its {name} is taken"
-    return f"both {plural(name, 2)} taken" if total == 2 else f"all {total} {plural(name, 2)} taken"
+        return f"its {name} is in use"
+    return (
+        f"both {plural(name, 2)} in use" if total == 2 else f"all {total} {plural(name, 2)} in use"
+    )
 
 
 def plural(name: str, count: int) -> str:

@@ -64,7 +64,7 @@ def lacks_here(request: PlacementRequest, view: View) -> Decision:
     """There is no host but this one, which lacks what the command needs."""
     if view.me.is_taken and request.may_wait:
         return waiting(request, view, [view.me], "needs-taken")
-    return Nowhere(f"no host for it: {NO_HOST_HAS}", ranked(request, view))
+    return Nowhere(f"no suitable host: {NO_HOST_HAS}", ranked(request, view))
 
 
 def wanted_host(request: PlacementRequest, name: HostId, view: View) -> Decision:
@@ -132,7 +132,7 @@ def choose_leaving(
         if best is not None:
             return there(view, best, "lowest", request)
     if not any(host.fits or host.is_taken for host in (*hosts, view.me)):
-        return Nowhere(f"no host for it: {NO_HOST_HAS}", ranked(request, view))
+        return Nowhere(f"no suitable host: {NO_HOST_HAS}", ranked(request, view))
     if must_leave(request, view):
         return Nowhere("no other host can take it now", ranked(request, view))
     return here(view, "no-willing-host", request)

@@ -127,11 +127,11 @@ Step = Probe | Ask | Placement | Nowhere
 class Reporting(Enum):
     """Whom hosts tell that their load has changed, each period; the keep-alive comes on top."""
 
-    VECTOR = "the centre, which tells everybody", True
-    CENTRE = "the centre, which keeps it to itself", True
+    VECTOR = "the coordinator, which broadcasts it", True
+    CENTRE = "the coordinator, which keeps it to itself", True
     EVERYBODY = "everybody", True
     NOBODY = "nobody", False
-    RESERVATIONS = "nobody, but lightly loaded hosts ask loaded ones for jobs", False
+    RESERVATIONS = "no host; lightly loaded hosts ask loaded ones for jobs", False
 
     def __init__(self, _whom: str, of_changes: bool) -> None:
         self.of_changes = of_changes

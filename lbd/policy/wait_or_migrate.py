@@ -119,7 +119,7 @@ class OwnerHistory:
             len(row) == 4 and 0 <= row[1] <= row[0] and 0 <= row[3] <= row[2] for row in rows
         )
         if not fits or not all(0 <= stay_s < math.inf for stay_s in stays_s):
-            raise ValueError("what is known of the owner is damaged: it begins again from nothing")
+            raise ValueError("the owner's record is damaged and starts again empty")
         self.hours = [list(row) for row in rows]
         self.stays_s = deque(stays_s, maxlen=STAYS_KEPT)
         self._fitted = None
@@ -168,7 +168,7 @@ def decide(
         raise ValueError(f"a move of {move_s:g} s, steps of {step_s:g} s: must be above 0, finite")
     lost = f"moving would lose {show_duration(move_s)}"
     if not others_free:
-        return Wait(math.inf, f"{lost}, and no other host would take it: waits")
+        return Wait(math.inf, f"{lost}, and no other host would take it: waiting")
     if history.since_s is None:
         return Wait(now_s, "the owner is away")
     seen = f"{outlook(history, now_s)}; {lost}"
@@ -241,19 +241,19 @@ def outlook(history: OwnerHistory, now_s: float) -> str:
     """When the owner will leave, by how long they stayed before."""
     stays, stayed_s = history.stays(), history.stayed_s(now_s)
     if stays is None:
-        return "it is not known how long the owner stays"
+        return "it is not known how long the owner will stay"
     soon_s = free_within_s(history, now_s)
     if soon_s is None:
-        return f"an owner who has been here for {show_duration(stayed_s)} has hardly ever left"
-    return f"the owner leaves within {show_duration(soon_s)} in {SHOWN_CHANCE:.0%} of such stays"
+        return f"owners who have stayed {show_duration(stayed_s)} have hardly ever left soon"
+    return f"in {SHOWN_CHANCE:.0%} of such stays the owner leaves within {show_duration(soon_s)}"
 
 
 def limited(left_s: float, now_s: float, reason: str) -> Wait | Move:
     if left_s <= 0:
-        return Move(f"{reason}: moves")
+        return Move(f"{reason}: moving")
     if left_s == math.inf:
-        return Wait(math.inf, f"{reason}: waits")
-    return Wait(now_s + left_s, f"{reason}: waits {show_duration(left_s)} more, then moves")
+        return Wait(math.inf, f"{reason}: waiting")
+    return Wait(now_s + left_s, f"{reason}: waiting {show_duration(left_s)} more, then moving")
 
 
 def patience(cost: float, chain: OnOff, rule: Rule) -> float:
@@ -291,21 +291,21 @@ def decide_gang(
     none, a negative cost, and tasks outside 1 … 100.
     """
     if not (1 <= away <= tasks and cost >= 0):
-        raise ValueError(f"{away} of {tasks} hosts away, a cost of {cost:g}: cannot be")
+        raise ValueError(f"{away} of {tasks} hosts away, a cost of {cost:g}: out of range")
     state = f"{away} of {tasks} hosts have their owners back"
     if others_free < away:
-        return Wait(math.inf, f"{state}, {others_free} others are free: waits")
+        return Wait(math.inf, f"{state}, {others_free} others are free: waiting")
     if rule == "optimal":
         on, spare = tasks - away, max(others_free, others or 0)
         best = is_best_moved(chain, tasks, on, Others(spare, others_free), cost)
         if best is not None:
             words = f"{state}; a move costs {cost:.3g} steps"
             if best:
-                return Move(f"{words}, and waiting would cost more: moves")
-            return Wait(math.inf, f"{words}, and waiting costs less: waits")
+                return Move(f"{words}, and waiting would cost more: moving")
+            return Wait(math.inf, f"{words}, and waiting costs less: waiting")
     even = gang_threshold(chain, tasks, tasks - away, rule)
     words = f"{state}; a move costs {cost:.3g} steps, waiting is worth {even:.3g}"
-    return Move(f"{words}: moves") if cost < even else Wait(math.inf, f"{words}: waits")
+    return Move(f"{words}: moving") if cost < even else Wait(math.inf, f"{words}: waiting")
 
 
 def gang_threshold(chain: OnOff, tasks: int, on: int, rule: Rule) -> float:

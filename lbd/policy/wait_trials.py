@@ -84,7 +84,7 @@ class WaitTrials:
         """What was kept. Raises ValueError, and takes nothing, if it cannot have been counted."""
         fits = len(rows) == len(self.trials) and all(len(row) == 3 for row in rows)
         if not fits or min(interruptions, *(min(row) for row in rows)) < 0:
-            raise ValueError("what the trials had is damaged: they begin again from nothing")
+            raise ValueError("the record of the trials is damaged and starts again empty")
         self.interruptions = interruptions
         for trial, row in zip(self.trials, rows, strict=True):
             trial.waited, trial.worked, trial.moved = row

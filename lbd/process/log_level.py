@@ -33,7 +33,7 @@ class LevelFile:
             write_whole(self._path, level.encode(), 0o644)
             self._said = level
         except OSError as problem:
-            log.debug("cannot tell the other daemons log.level: %s", problem)
+            log.debug("cannot pass log.level to the other daemons: %s", problem)
 
     def take_back(self) -> None:
         with contextlib.suppress(OSError):

@@ -29,7 +29,7 @@ def make_own(path: Path, key: str, owners: Collection[int] | None = None) -> Non
         fault = fault_of(path, owners)
     except OSError as problem:
         raise ConfigError(
-            f"{key} {path}: {problem.strerror}; it must be a directory this user can write"
+            f"{key} {path}: {problem.strerror}; it must be a directory this user can write to"
         ) from problem
     if fault:
         raise ConfigError(f"{key} {path}: {fault}, or set {key}")
@@ -45,15 +45,15 @@ def fault_of(path: Path, owners: Collection[int] | None = None) -> str:
     found = os.lstat(path)
     if stat.S_ISLNK(found.st_mode):
         if found.st_uid not in allowed:
-            return f"it is a link of user {found.st_uid}; remove it"
+            return f"it is a link owned by user {found.st_uid}; remove it"
         found = os.stat(path)
     if not stat.S_ISDIR(found.st_mode):
-        return "Not a directory; it must be a directory this user can write"
+        return "Not a directory; it must be a directory this user can write to"
     if found.st_uid not in allowed:
-        return f"it belongs to user {found.st_uid}; have it removed"
+        return f"it is owned by user {found.st_uid}; have it removed"
     closed = stat.S_IWOTH if found.st_uid == 0 else stat.S_IWOTH | stat.S_IWGRP
     if found.st_mode & closed:
-        return "others may write there; chmod go-w it"
+        return "it is writable by others; chmod go-w it"
     return ""
 
 

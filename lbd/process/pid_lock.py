@@ -44,10 +44,10 @@ def why_locked(program: str, path: Path, key: str, other: str) -> str:
     pid = int(other) if other.isdecimal() else 0
     if pid and has_ended(pid):
         return (
-            f"the {program} before (pid {pid}) was ended, but the kernel is still in a system call "
-            "of it, for a user's file that does not answer; end the process that serves it"
+            f"the previous {program} (pid {pid}) was killed but is stuck in a system call on a "
+            "user's file that does not answer; end the process that serves that file"
         )
-    return f"another {program} (pid {pid or '?'}) runs on {path.parent}; stop it, or set {key}"
+    return f"another {program} (pid {pid or '?'}) is using {path.parent}; stop it, or set {key}"
 
 
 def has_ended(pid: int) -> bool:
@@ -74,12 +74,15 @@ def open_pid_file(path: Path, key: str) -> int:
             descriptor = os.open(path, flags, MODE)
     except OSError as problem:
         raise ConfigError(
-            f"{key} {path.parent}: {problem.strerror}; it must be a directory this user can write"
+            f"{key} {path.parent}: {problem.strerror}; it must be a directory this user can "
+            "write to"
         ) from problem
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(descriptor)
-        raise ConfigError(f"{key} {path.parent}: {path.name} is no file of its own; remove it")
+        raise ConfigError(
+            f"{key} {path.parent}: {path.name} is not a regular file with one name; remove it"
+        )
     os.fchmod(descriptor, MODE)  # one of an older release could be read
     return descriptor
 

@@ -32,7 +32,7 @@ EXIT_CONFIG = 2
 ABORT_GRACE_S = 1.0  # for a hung daemon to say where it hangs
 END_GRACE_S = 3.0  # for the kernel to end who is leaving, or was killed
 KILLED, TERMINATED = -9, -15
-STUCK = "the kernel is still in a system call of it (a file that never answers?)"
+STUCK = "it is stuck in a system call (a file that does not answer?)"
 LIVED_S = 5.0  # who ran for so long has read its configuration and found it good
 
 
@@ -198,7 +198,7 @@ class Supervisor:
             daemon.leave_due_s = now_s + END_GRACE_S
 
     def _abandon(self, daemon: Daemon, status: int, now_s: float) -> list[Action]:
-        text = f"{daemon.name} does not end: {STUCK}; going on without it"
+        text = f"{daemon.name} does not end: {STUCK}; continuing without it"
         return [Say(text), Abandon(daemon.name), *self.exited(daemon.name, status, now_s)]
 
     def _silent_due_s(self, daemon: Daemon) -> float | None:
@@ -212,8 +212,8 @@ class Supervisor:
             daemon.killed = True
             return [Kill(daemon.name)]
         daemon.aborted = True
-        text = f"{daemon.name} hangs: not a turn of its event loop in {self.config.watchdog_s:g} s"
-        return [Say(f"{text}; ending it"), Abort(daemon.name)]
+        text = f"{daemon.name} hangs: its event loop has not run for {self.config.watchdog_s:g} s"
+        return [Say(f"{text}; killing it"), Abort(daemon.name)]
 
     def exited(self, name: str, status: int, now_s: float) -> list[Action]:
         """The daemon ended: `status` is its exit code, or less the signal that ended it."""
@@ -227,11 +227,11 @@ class Supervisor:
         daemon.has_lived |= now_s - daemon.started_s >= LIVED_S
         if status == EXIT_CONFIG and not daemon.has_lived:
             self.code = EXIT_CONFIG
-            text = f"{name} refuses its configuration (see its line above); stopping"
+            text = f"{name} rejects its configuration (see its message above); stopping"
             return [Say(text), *self.stop()]
         if status == EXIT_RESTART and daemon.is_ready:
             daemon.phase, daemon.due_s = Phase.WAITING, now_s
-            return [Say(f"{name} makes way for another")]
+            return [Say(f"{name} makes way for its successor")]
         if now_s - daemon.started_s >= self.config.restart_backoff_max_s:
             daemon.backoff_s = 0.0
         pause_s = daemon.backoff_s or self.config.restart_backoff_s
@@ -239,7 +239,7 @@ class Supervisor:
         daemon.backoff_s = pause_s * 2
         daemon.phase = Phase.WAITING
         daemon.due_s = now_s + pause_s
-        return [Say(f"{ended(name, status)}; starting it again in {pause_s:g} s")]
+        return [Say(f"{ended(name, status)}; restarting it in {pause_s:g} s")]
 
     def stop(self) -> list[Action]:
         """The supervisor was asked to stop, once or repeatedly."""
@@ -267,7 +267,7 @@ class Supervisor:
             return [Say("stopped"), Finish(self.code)]
         if self.sweep_due_s is None:
             self.sweep_due_s = now_s + self.config.stop_timeout_s
-            return [Say(f"ending {orphans} left behind"), Terminate("")]
+            return [Say(f"killing {orphans} left behind"), Terminate("")]
         if self.sweep_until_s is not None and self.sweep_until_s <= now_s:
             self.finished = True
             text = f"{orphans} left behind do not end: {STUCK}; stopped without them"

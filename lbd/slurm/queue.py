@@ -20,8 +20,8 @@ SELECTOR = re.compile(r"[0-9]+(_([0-9]+|\[[0-9,:%-]+\]))?")
 Json = dict[str, object]
 
 HELD, DEPENDS, LATER, NEXT = "held", "after ", "not before ", "next, "
-UNFIT, TOO_WIDE, CLOSED = "no host ", "it needs ", "it may run on "
-LACKING = "it begins once "
+UNFIT, TOO_WIDE, CLOSED = "no host ", "it needs ", "it may run o"
+LACKING = "it starts once ", "it begins once "  # the latter: up to 0.1
 AT_ONCE = " of its array may run at once "
 STATES = {
     "pending": ("PENDING", "PD"), "running": ("RUNNING", "R"), "suspended": ("SUSPENDED", "S"),
@@ -182,7 +182,7 @@ def reason_of(state: str, reason: str) -> str:
         return "None"
     if AT_ONCE in reason:
         return "JobArrayTaskLimit"
-    if LACKING in reason:
+    if any(said in reason for said in LACKING):
         return "Resources"
     words = ((HELD, "JobHeldUser"), (DEPENDS, "Dependency"), (LATER, "BeginTime"),
              (NEXT, "Resources"), (UNFIT, "Resources"), (TOO_WIDE, "Resources"),

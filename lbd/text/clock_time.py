@@ -18,12 +18,12 @@ def read_time(text: str) -> tuple[Date | None, Clock]:
         raise ValueError(f"{text!r} is not a time; allowed: {FORMS}")
     hour, minute, second = (*time, 0)[:3]
     if hour > 23 or minute > 59 or second > 59:
-        raise ValueError(f"{text!r}: a day has no such time")
+        raise ValueError(f"{text!r}: no such time of day")
     if date is None:
         return None, (hour, minute, second)
     year, month, number = date
     if not YEARS[0] < year < YEARS[1] or not 1 <= month <= 12 or not 1 <= number <= 31:
-        raise ValueError(f"{text!r}: there is no such day")
+        raise ValueError(f"{text!r}: no such date")
     return (year, month, number), (hour, minute, second)
 
 

@@ -6,12 +6,12 @@ from lbd.model import Closed
 
 OUT_OF_CONTACT = "out of contact"
 WORDS = {
-    Closed.UNSAID: "it takes no commands now",
+    Closed.UNSAID: "it does not accept commands now",
     Closed.NO_LBM: "its LBM does not answer",
     Closed.STARTING: "its LBM has not started yet",
-    Closed.ALONE: "it has no certificate, so no other host reaches it (lbctl init, lbctl join)",
-    Closed.HOURS: "it takes no commands at this time (admission.when)",
-    Closed.LOAD: "too much runs there (admission.load_ceiling)",
+    Closed.ALONE: "it has no certificate, so other hosts cannot reach it (lbctl init, lbctl join)",
+    Closed.HOURS: "it accepts no commands at this time (admission.when)",
+    Closed.LOAD: "its load is too high (admission.load_ceiling)",
     Closed.MEMORY: "it is short of memory (admission.memory_pressure)",
     Closed.OWNER: "its owner is back",
     Closed.DRAINED: "drained",
@@ -23,7 +23,7 @@ OF_HOSTS = {
     Closed.STARTING: "{} starting",
     Closed.ALONE: "{} without a certificate",
     Closed.HOURS: "{} closed at this time (admission.when)",
-    Closed.LOAD: "too much runs on {} (admission.load_ceiling)",
+    Closed.LOAD: "load too high on {} (admission.load_ceiling)",
     Closed.MEMORY: "{} short of memory (admission.memory_pressure)",
     Closed.OWNER: "the owner is back on {}",
     Closed.DRAINED: "{} drained",

@@ -15,8 +15,8 @@ ADDRESS_CHARS_MAX = 253
 SHAPE = re.compile(r"(?=[a-z0-9])[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?<=[a-z0-9])", re.ASCII | re.I)
 NUMBERS = re.compile(r"[0-9]+(?:_[0-9].*)?")
 NAME_RULE = (
-    f"is no host name: letters, digits and - . _ between them, {CHARS_MAX} at most, not a number "
-    f"alone, and not {LABEL_OF_OURS} at the end"
+    "is not a valid host name: letters and digits with - . _ between them, at most "
+    f"{CHARS_MAX} characters, not just a number, and not ending in {LABEL_OF_OURS}"
 )
 
 

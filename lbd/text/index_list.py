@@ -21,13 +21,15 @@ def read_array(text: str) -> tuple[Runs, int]:
     at_once = 0
     if percent:
         if not is_number(limit):
-            raise ValueError(f"{text}: after % goes how many tasks may run at once, like 1-100%4")
+            raise ValueError(
+                f"{text}: % must be followed by the number of tasks to run at once, like 1-100%4"
+            )
         at_once = int(limit)
         if not at_once:
-            raise ValueError(f"{text}: %0 would let no task run; write 1 or more")
+            raise ValueError(f"{text}: %0 would let no task run; use 1 or more")
     parts = listed.split(",")
     if len(parts) > PARTS_MAX:
-        raise ValueError(f"a list of {len(parts)} parts is too long; the most is {PARTS_MAX}")
+        raise ValueError(f"a list of {len(parts)} parts is too long; the limit is {PARTS_MAX}")
     runs = in_order([read_part(part, text) for part in parts], text)
     if (count := count_of(runs)) > COUNT_MAX:
         raise ValueError(
@@ -43,16 +45,16 @@ def read_part(part: str, text: str) -> Run:
     numbers = [first] + ([last] if dash else []) + ([step_text] if colon else [])
     for number in numbers:
         if not (number.isascii() and number.isdecimal()) or (colon and not dash):
-            raise ValueError(f"{text}: write {HOW}")
+            raise ValueError(f"{text}: must be {HOW}")
         if len(number) > DIGITS_MAX:
             raise ValueError(
-                f"{text}: {number} is too large; an index has {DIGITS_MAX} digits at most"
+                f"{text}: {number} is too large; an index has at most {DIGITS_MAX} digits"
             )
     begin, end, step = int(first), int(last or first), int(step_text or "1")
     if not step:
         raise ValueError(f"{text}: the step after : must be 1 or more")
     if begin > end:
-        raise ValueError(f"{text}: {span} runs backwards; write {end}-{begin}")
+        raise ValueError(f"{text}: {span} is backwards; use {end}-{begin}")
     return run(begin, end, step)
 
 
@@ -70,16 +72,16 @@ def in_order(runs: list[Run], text: str) -> Runs:
     for n in range(len(runs) - 1):
         one, other = runs[n], runs[n + 1]
         if other[0] <= one[1] and (other[0] - one[0]) % one[2] == 0:
-            raise ValueError(f"{text}: index {other[0]} is there twice")
+            raise ValueError(f"{text}: index {other[0]} occurs twice")
     if count_of(tuple(runs)) > MIXED_MAX:
-        raise ValueError(f"{text}: runs of more than {MIXED_MAX} indexes lie within each other")
+        raise ValueError(f"{text}: ranges of more than {MIXED_MAX} indexes overlap")
     indexes = sorted([index for one in runs for index in range(one[0], one[1] + 1, one[2])])
     for n in range(len(indexes) - 1):
         if indexes[n] == indexes[n + 1]:
-            raise ValueError(f"{text}: index {indexes[n]} is there twice")
+            raise ValueError(f"{text}: index {indexes[n]} occurs twice")
     mixed = runs_in(indexes)
     if len(mixed) > PARTS_MAX:
-        raise ValueError(f"a list of {len(mixed)} parts is too long; the most is {PARTS_MAX}")
+        raise ValueError(f"a list of {len(mixed)} parts is too long; the limit is {PARTS_MAX}")
     return mixed
 
 

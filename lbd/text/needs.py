@@ -10,8 +10,8 @@ NAMES_MAX = 16  # resources of a host, or needs of a command
 FEATURES_GIVEN_MAX, FEATURES_MAX = 32, 64  # of a host: given; and found as well
 AMOUNT_MAX = LARGEST_BYTES
 NAME_RULE = (
-    f"a name has letters, digits, '-', '_' and '.', begins with a letter and has at most"
-    f" {NAME_CHARS_MAX} characters"
+    "a name consists of letters, digits, '-', '_' and '.', starts with a letter and has "
+    f"at most {NAME_CHARS_MAX} characters"
 )
 
 
@@ -30,7 +30,7 @@ def read_name(text: str) -> str:
 def read_need_name(text: str) -> str:
     """That of a resource. Raises ValueError."""
     if text in ("memory", "mem"):
-        raise ValueError("memory is asked for by --mem, and set by host.memory")
+        raise ValueError("memory is requested with --mem and set by host.memory")
     return read_name(text)
 
 
@@ -49,7 +49,7 @@ def read_need(text: str) -> tuple[str, int]:
     name, equals, amount = text.partition("=")
     before, colon, after = name.partition(":")
     if colon and not equals and is_name(before) and after[:1].isdigit():  # as Slurm has it
-        raise ValueError(f"{text!r}: write {before}={after}")
+        raise ValueError(f"{text!r}: must be {before}={after}")
     found = read_amount(amount) if equals else 1
     if found < 1:
         raise ValueError(f"{text!r}: an amount must be above 0")
@@ -68,7 +68,7 @@ def read_needs(texts: list[str]) -> list[tuple[str, int]]:
     """In the order of their names. Raises ValueError."""
     found = dict(map(read_need, texts))
     if len(found) != len(texts):
-        raise ValueError("the same resource twice: add up what is needed of it")
+        raise ValueError("the same resource twice: add the amounts")
     if len(found) > NAMES_MAX:
         raise ValueError(f"more than {NAMES_MAX} resources")
     return sorted(found.items())

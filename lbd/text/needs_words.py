@@ -65,9 +65,9 @@ def read_feature_rule(text: str) -> tuple[str, Needs]:
     entry, colon, words = text.partition(":")
     needs = read_needs_text(" ".join(words.split())) if colon else NO_NEEDS
     if not entry.strip() or not (needs.features or needs.not_features):
-        raise ValueError(f"{text!r} is no rule; allowed: 'nvcc: +cuda', 'gcc -c: +x86_64 -slow'")
+        raise ValueError(f"{text!r} is not a rule; allowed: 'nvcc: +cuda', 'gcc -c: +x86_64 -slow'")
     if needs.resources or needs.memory_bytes or needs.peak_bytes:
-        raise ValueError(f"{text!r}: features begin with + or -")
+        raise ValueError(f"{text!r}: features must start with + or -")
     return entry.strip(), needs
 
 

@@ -3,27 +3,28 @@
 from dataclasses import dataclass
 
 PHRASES = {
-    "lowest": "its load is the lowest of the hosts that take commands now",
+    "lowest": "it has the lowest load of the hosts that accept commands now",
     "no-gain": "no other host is better by more than lim.min_gain",
-    "short-of-memory": "this host has less memory available than the command used lately",
-    "needs-taken": "all of what it needs is in use",
-    "no-free-slot": "willing hosts are out of slots, and this one is above lim.hold_above",
+    "short-of-memory": "this host has less memory available than the command used recently",
+    "needs-taken": "the resources it needs are all in use",
+    "no-free-slot": "the hosts that accept commands have no free slots, and this one is above "
+    "lim.hold_above",
     "no-peer": "no other host is up",
-    "no-willing-host": "no other host takes commands now",
+    "no-willing-host": "no other host accepts commands now",
     "no-reservation": "no other host has made a reservation (RESERVE)",
-    "none-below-threshold": "none of the hosts asked is below lim.local_threshold",
+    "none-below-threshold": "none of the probed hosts is below lim.local_threshold",
     "random": "picked at random (RANDOM)",
-    "no-balancing": "the algorithm NOLB never sends commands away",
+    "no-balancing": "the algorithm NOLB never moves commands",
     "centre-silent": "the coordinator does not answer",
     "below-threshold": "the load is not above lim.local_threshold",
-    "wanted": "asked for with --host",
-    "must-stay": "asked to stay",
-    "asked-to-stay": "asked to stay with --local",
+    "wanted": "requested with --host",
+    "must-stay": "asked to stay here",
+    "asked-to-stay": "--local was given",
 }
 # P2C and PREDICT compare times.
 TIMED = {
-    "lowest": "it and the commands already there need the least time",
-    "no-gain": "on no other host would it and the commands already there need less time",
+    "lowest": "the command and those already there would finish soonest",
+    "no-gain": "the command and those already running would finish no sooner on any other host",
 }
 
 
@@ -55,6 +56,6 @@ def why_placed(reason: str, algorithm: str = "", seen: LoadsSeen | None = None) 
         ours = "" if seen.here_with_it is None else f"; here it would be {seen.here_with_it:.2f}"
         return (
             f"its load will be {seen.chosen_with_it:.2f}, "
-            f"the lowest of the hosts that take commands now{ours}"
+            f"the lowest of the hosts that accept commands now{ours}"
         )
     return PHRASES.get(reason, reason.replace("-", " "))

@@ -29,4 +29,4 @@ def hint(word: str, names: Iterable[str]) -> str:
     allowed = list(names)
     if near := nearest(word, allowed):
         return f'did you mean "{near}"?'
-    return f"allowed: {', '.join(allowed)}" if len(allowed) <= FEW else "no known name is like it"
+    return f"allowed: {', '.join(allowed)}" if len(allowed) <= FEW else "no known name is similar"

@@ -72,7 +72,7 @@ def read_window(text: str) -> Window:
         return _read(text.lower().split())
     except ValueError:
         shapes = '"mon-fri 18:00-08:00", "sat,sun" or "* 0-7 * * 1-5"'
-        raise ValueError(f'"{text}" is no window of time like {shapes}') from None
+        raise ValueError(f'"{text}" is not a time window like {shapes}') from None
 
 
 def _read(words: list[str]) -> Window:

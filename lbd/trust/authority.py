@@ -63,7 +63,7 @@ class Authority:
 
     def create(self, cluster: str, home: str, now_s: float) -> None:
         if self.exists():
-            raise ConfigError(f"there is an authority in {self.root} already")
+            raise ConfigError(f"{self.root} already contains an authority")
         check_name(home)
         make_private_dir(self.root)
         self._save(Ledger(cluster, home))
@@ -73,7 +73,7 @@ class Authority:
     def credentials(self) -> Credentials:
         key, end, chain = read(self.key_file).partition(b"-----END PRIVATE KEY-----\n")
         if not end or not chain:
-            raise ConfigError(f"{self.key_file}: not the key and certificate of an authority")
+            raise ConfigError(f"{self.key_file}: not an authority's key and certificate")
         return Credentials(key + end, chain)
 
     @property
@@ -151,7 +151,7 @@ class Authority:
         for token in self.ledger().tokens:
             if certificates.is_signed_by(shown, token.anchor.encode()):
                 return token
-        raise PeerError("joining takes a token; `lbctl token create` makes one")
+        raise PeerError("joining needs a token; `lbctl token create` creates one")
 
     def renew_shown(self, shown: bytes, request: bytes, proof: bytes, now_s: float) -> bytes:
         """`renew`, for who proves that it has the key of the certificate it shows."""
@@ -172,14 +172,14 @@ class Authority:
         for other in ledger.hosts:
             if other != host and other.lower() == host.lower():
                 raise LbdError(
-                    f"a host {other} has joined already, and {host} is the same name to TLS: give "
-                    f"this one another name (--name)"
+                    f"host {other} has already joined, and TLS cannot tell it from {host}: give "
+                    "this host another name (--name)"
                 )
             if other == host and self._is_valid(ledger, other, now_s):
                 raise LbdError(
-                    f"a host {other} has joined already and its certificate is valid: give this "
-                    f"one another name (--name), or make a token to replace it: `lbctl token "
-                    f"create {other}`"
+                    f"host {other} has already joined and its certificate is valid: give this host "
+                    "another name (--name), or create a token to replace it: `lbctl token create "
+                    f"{other}`"
                 )
         before = ledger.hosts.get(host)
         issue = before.issue + before.revoked if before is not None else 0
@@ -219,11 +219,11 @@ class Authority:
             known = ledger.hosts.get(host)
             if known is None:
                 names = ", ".join(sorted(ledger.hosts))
-                raise ConfigError(f"no host {host!r} has a certificate; those that have: {names}")
+                raise ConfigError(f"host {host!r} has no certificate; hosts with one: {names}")
             if host == ledger.home:
-                raise ConfigError(f"{host} is where the authority is: it cannot be revoked")
+                raise ConfigError(f"the authority is on {host}, so it cannot be revoked")
             if known.revoked:
-                raise ConfigError(f"{host} is revoked already")
+                raise ConfigError(f"{host} is already revoked")
             hosts = {**ledger.hosts, host: replace(known, revoked=True)}
             tokens = tuple(token for token in ledger.tokens if token.host != host)
             changed = replace(ledger, hosts=hosts, tokens=tokens, number=ledger.number + 1)
@@ -257,13 +257,15 @@ class Authority:
         if host:
             check_name(host)
         if not 1.0 <= life_s <= TOKEN_LIFE_MAX_S:
-            raise ConfigError("a token lives from 1 second to 30 days")
+            raise ConfigError("a token's lifetime must be 1 second to 30 days")
         fingerprint = certificates.fingerprint(self.certificate)
         token = Token(secrets.token_bytes(SECRET_BYTES), fingerprint)
         with self._locked() as ledger:
             kept = [t for t in ledger.tokens if now_s < t.until_s + TOKEN_KEPT_S]
             if len(kept) >= TOKENS_MAX:
-                raise LbdError(f"{TOKENS_MAX} tokens are out already; `lbctl token revoke` some")
+                raise LbdError(
+                    f"there are already {TOKENS_MAX} tokens; revoke some with `lbctl token revoke`"
+                )
             anchor = certificates.anchor_of(token, now_s).decode()
             record = TokenRecord(token.id, anchor, now_s + life_s, host)
             self._save(replace(ledger, tokens=(*kept, record)))
@@ -283,7 +285,7 @@ def opened_root(root: Path) -> Iterator[int]:
     try:
         with opened(root) as directory:
             if os.fstat(directory).st_uid != 0:
-                raise ConfigError(f"{root} is not root's: chown root it")
+                raise ConfigError(f"{root} is not owned by root: chown root it")
             yield directory
     except OSError as problem:
         raise ConfigError(f"{root}: {problem.strerror}") from problem
@@ -307,7 +309,7 @@ def opened_file(path: Path, at: int | None = None) -> Iterator[int]:
     try:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-            raise ConfigError(f"{path} is not what `lbctl init` has made")
+            raise ConfigError(f"{path} was not made by `lbctl init`")
         yield file
     finally:
         os.close(file)
@@ -323,11 +325,11 @@ def usable_token(ledger: Ledger, number: str, host: str, now_s: float) -> TokenR
     """Raises LbdError if `host` may not join with it."""
     token = ledger.token(number)
     if token is None:
-        raise LbdError(f"token {number} is not known here")
+        raise LbdError(f"token {number} is unknown here")
     if token.used_by:
-        raise LbdError(f"token {number} was used already, by {token.used_by}")
+        raise LbdError(f"token {number} has already been used, by {token.used_by}")
     if now_s > token.until_s:
-        raise LbdError(f"token {number} ended {now_s - token.until_s:.0f} s ago")
+        raise LbdError(f"token {number} expired {now_s - token.until_s:.0f} s ago")
     if token.host and token.host != host:
         raise LbdError(f"token {number} is for {token.host}, not for {host}")
     return token
@@ -343,5 +345,5 @@ def verified(signed: bytes, authority: bytes) -> Revocations:
     """Raises PeerError unless this authority has signed it."""
     signature, _, text = signed.partition(b"\n")
     if not certificates.is_text_signed_by(text, signature, authority):
-        raise PeerError("a list of revoked hosts that the authority has not signed")
+        raise PeerError("a list of revoked hosts not signed by the authority")
     return parse(text.decode("utf-8", "replace"))

@@ -118,7 +118,7 @@ def sign_request(
     except ValueError:
         raise PeerError("not a certificate request") from None
     if not proven or not isinstance(key, ec.EllipticCurvePublicKey):
-        raise PeerError("the certificate request does not prove that it has its key")
+        raise PeerError("the certificate request does not prove possession of its key")
     names = tuple(names_of(host, issue))
     return signed(authority, key, host, names, now_s, life_s)
 

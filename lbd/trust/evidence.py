@@ -33,7 +33,7 @@ def check_newcomer(shown: bytes, host: str, request: bytes) -> None:
     except ValueError:
         raise PeerError("not a certificate request") from None
     if not same or dns_names(certificate) != [host]:
-        raise PeerError("what the token has signed is for another name or key")
+        raise PeerError("the token's signature is for another name or key")
 
 
 def check_renewal(
@@ -49,13 +49,13 @@ def check_renewal(
     good = certificate.not_valid_before_utc <= certificates.at(now_s)
     good = good and certificates.at(now_s) <= certificate.not_valid_after_utc
     if identity is None or not good or not certificates.is_signed_by(shown, authority):
-        raise PeerError("not a host's certificate that is valid")
+        raise PeerError("not a host's valid certificate")
     try:
         assert isinstance(key, ec.EllipticCurvePublicKey)
         key.verify(proof, RENEWAL + request, certificates.SIGNED_WITH)
     except InvalidSignature:
         raise PeerError(
-            f"{identity.host} does not prove that it has the key of its certificate: install this "
+            f"{identity.host} does not prove possession of its certificate's key: install this "
             "release there, too"
         ) from None
     return identity
@@ -69,10 +69,10 @@ def check_issued(authority: bytes, made: bytes, host: str, key: bytes) -> None:
         identity = identity_of(dns_names(certificate))
         good = certificate.public_key() == certificates.private_key(key).public_key()
     except ValueError:
-        raise PeerError("what was given is no certificate") from None
+        raise PeerError("not a certificate") from None
     good = good and identity is not None and identity.host == host
     if not (good and certificates.is_signed_by(made, authority)):
-        raise PeerError(f"the certificate that was given is not for {host} and its key")
+        raise PeerError(f"the certificate is not for {host} and its key")
 
 
 def public(holder: x509.Certificate | x509.CertificateSigningRequest) -> bytes:

@@ -95,7 +95,7 @@ class HostFiles:
         """Returns what is wrong with the key's permissions; "" if nothing is."""
         with contextlib.suppress(OSError):
             if self.credentials.stat().st_mode & 0o077:
-                return f"{self.credentials} is open to others; chmod 600 it"
+                return f"{self.credentials} is accessible to others; chmod 600 it"
         return ""
 
     def write_credentials(self, credentials: Credentials) -> None:

@@ -71,8 +71,8 @@ class Ledger:
     def check_member(self, host: str) -> None:
         """Of a copy: whether it may go on there. Raises LbdError."""
         if host not in self.hosts or self.hosts[host].revoked:
-            raise LbdError(f"{host} is revoked, or joined after this copy was taken: have it on a "
-                           "host that was in the cluster then")  # fmt: skip
+            raise LbdError(f"{host} is revoked, or joined after this copy was made: use a host "
+                           "that was in the cluster then")  # fmt: skip
 
     def named_badly(self) -> list[str]:
         """Hosts with a certificate in a name that TLS could take for another host's.

@@ -76,6 +76,6 @@ def said_of(badly_named: Sequence[str]) -> str:
     """Of hosts whose names the authority would not certify today, which is why it revoked them."""
     shown = one_line(", ".join(map(ascii, badly_named)))
     return (
-        f"revoked: {shown}: TLS could take such a name for another host's, so another host "
-        "may have joined by it; `lbctl token create NEWNAME` for one that is to stay"
+        f"revoked: {shown}: TLS could mistake such a name for another host's, so another host "
+        "may have joined under it; run `lbctl token create NEWNAME` for a host that should stay"
     )

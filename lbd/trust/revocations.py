@@ -41,5 +41,5 @@ def parse(text: str) -> Revocations:
         if home and (len(home) > HOME_CHARS_MAX or len(home.split()) != 2):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise PeerError("no list of revoked hosts") from None
+        raise PeerError("not a list of revoked hosts") from None
     return Revocations(number, {str(host): issue for host, issue in lowest.items()}, str(home))

@@ -45,9 +45,9 @@ def check_place(place: Path, found: os.stat_result, *, is_last: bool) -> None:
     is_closed = not found.st_mode & OTHERS_WRITE or (found.st_mode & stat.S_ISVTX and not is_last)
     if not (stat.S_ISDIR(found.st_mode) and found.st_uid == 0 and is_closed):
         raise ConfigError(
-            f"{place} is not root's alone (owner {found.st_uid}, mode "
-            f"{stat.S_IMODE(found.st_mode):o}), so another authority could be put in place of the "
-            "cluster's; make it root's (chown root, chmod go-w), or set tls.authority_dir"
+            f"{place} can be changed by others than root (owner {found.st_uid}, mode "
+            f"{stat.S_IMODE(found.st_mode):o}), so the cluster's authority could be replaced; "
+            "chown root and chmod go-w it, or set tls.authority_dir"
         )
 
 
@@ -65,8 +65,8 @@ def move_authority(config: Config, *, need_root: bool) -> str:
         with opened(old) as directory:
             if need_root and not is_roots(directory):
                 raise ConfigError(
-                    f"{old} could be changed by others than root; if it is your cluster's "
-                    f"authority, run this as root: cp -rT {old} {root} && rm -r {old}"
+                    f"others than root could have changed {old}; if it is your cluster's "
+                    f"authority, run as root: cp -rT {old} {root} && rm -r {old}"
                 )
             here = Path(f"/proc/self/fd/{directory}")
             files = {name: taken(here / name) for name in ("ledger.json", "authority.pem")}
@@ -79,7 +79,7 @@ def move_authority(config: Config, *, need_root: bool) -> str:
             old.rmdir()
     except OSError as problem:
         raise ConfigError(f"{old} cannot be moved to {root}: {problem.strerror}") from problem
-    return f"the authority in {old} is in {root} now"
+    return f"the authority has moved from {old} to {root}"
 
 
 def is_roots(directory: int) -> bool:

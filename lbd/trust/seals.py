@@ -36,13 +36,13 @@ def signer_of(authority: bytes, shown: bytes, signature: bytes, text: bytes) -> 
         key = certificate.public_key()
         pem = certificate.public_bytes(serialization.Encoding.PEM)
     except (ValueError, TypeError):
-        raise PeerError("no host's certificate is with them") from None
+        raise PeerError("they come without a host's certificate") from None
     if identity is None or not certificates.is_signed_by(pem, authority):
-        raise PeerError("the certificate with them is none of this cluster's")
+        raise PeerError("their certificate is not from this cluster")
     try:
         if not isinstance(key, ec.EllipticCurvePublicKey):
             raise InvalidSignature
         key.verify(signature, SETTINGS + text, certificates.SIGNED_WITH)
     except InvalidSignature:
-        raise PeerError("the signature is wrong") from None
+        raise PeerError("the signature is invalid") from None
     return identity

@@ -17,7 +17,7 @@ SECRET_BYTES = 16
 FINGERPRINT_BYTES = 32
 CHECKSUM_BYTES = 4
 ORDER_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-FIX = "copy it whole, or make another with `lbctl token create`"
+FIX = "copy all of it, or create another with `lbctl token create`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def checksum(body: bytes) -> bytes:
 def parse(text: str) -> Token:
     """Raises ConfigError if it is not whole."""
     if not text.startswith(PREFIX):
-        raise ConfigError(f"that is not a token: one begins with {PREFIX}; {FIX}")
+        raise ConfigError(f"not a token: a token begins with {PREFIX}; {FIX}")
     packed = text.removeprefix(PREFIX)
     try:
         body = base64.b64decode(packed + "=" * (-len(packed) % 4), altchars=b"-_", validate=True)

@@ -31,16 +31,16 @@ async def read_form(request: Request) -> dict[str, str]:
     """Raises Refused."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "application/x-www-form-urlencoded":
-        raise Refused("a form was expected")
+        raise Refused("expected a form")
     body = b""
     try:
         async with asyncio.timeout(FORM_S):
             async for piece in request.stream():
                 body += piece
                 if len(body) > FORM_BYTES_MAX:
-                    raise Refused("too long a form")
+                    raise Refused("form too long")
     except TimeoutError:
-        raise Refused("the form did not come") from None
+        raise Refused("the form was not received") from None
     return form_of(body)
 
 
@@ -58,7 +58,7 @@ def form_of(body: bytes) -> dict[str, str]:
 def job_act(daemons: Daemons, name: str, verb: str) -> str:
     """The page to show then. Raises LbdError."""
     if verb not in JOB_VERBS or not (is_plain(name) or QUEUED_ID.fullmatch(name)):
-        raise Refusal("there is no such act", "missing")
+        raise Refusal("no such action", "missing")
     for done in act(daemons, [name], verb):
         if not done.get("ok"):
             raise Refusal(text(done, "error"), "denied")
@@ -68,7 +68,7 @@ def job_act(daemons: Daemons, name: str, verb: str) -> str:
 def host_act(daemons: Daemons, name: str, verb: str) -> str:
     """The page to show then. Raises LbdError."""
     if verb not in HOST_VERBS:
-        raise Refusal("there is no such act", "missing")
+        raise Refusal("no such action", "missing")
     daemons.lim({"op": "drain", "host": name, "drained": verb == "drain"}, HOST_S)
     return host_path(name)
 

@@ -44,7 +44,7 @@ def bind(address: Address) -> socket.socket:
     except OSError as problem:
         sock.close()
         where = f"{address.host}:{address.port}"
-        raise ConfigError(f"--listen {where}: {problem.strerror}; choose another") from None
+        raise ConfigError(f"--listen {where}: {problem.strerror}; choose another address") from None
     return sock
 
 
@@ -66,8 +66,8 @@ def certificate_for(address: Address, config: Config) -> str | None:
     path = host_files(config).credentials
     if not os.access(path, os.R_OK):
         raise ConfigError(
-            f"--listen {address.host}: others can reach that, so it takes the cluster's "
-            f"certificate, and {path} cannot be read; listen on {USUAL}, or run this as the "
-            "daemons' user or root on a host that has joined"
+            f"--listen {address.host}: reachable by others, so it needs the cluster's certificate, "
+            f"but {path} cannot be read; listen on {USUAL}, or run this as root or the daemons' "
+            "user on a host that has joined"
         )
     return str(path)

@@ -55,7 +55,9 @@ class Connector:
             except OSError as problem:
                 raise Unavailable(f"cannot ask {path.stem} as user {uid}: {problem}") from None
         if not descriptors:
-            raise Unavailable(f"{path.stem} is not running, or user {uid} may not ask it ({path})")
+            raise Unavailable(
+                f"{path.stem} is not running, or user {uid} may not connect to it ({path})"
+            )
         sock = socket.socket(fileno=descriptors[0])
         sock.settimeout(timeout_s)
         return sock

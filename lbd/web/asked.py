@@ -41,8 +41,8 @@ class Asked:
     def need_viewer(self) -> None:
         if not self.viewer.signed_in:
             raise SignInFirst(
-                "Only people who are signed in see this page. "
-                "`lbctl web login`, typed on this machine, prints a link that signs you in."
+                "This page needs a sign-in. Run `lbctl web login` on this machine for a link that "
+                "signs you in."
             )
 
 

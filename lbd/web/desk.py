@@ -82,7 +82,7 @@ class Places:
             users = self._of_user.total() - strangers
             is_full = self._of_user[uid] >= OF_USER_MAX or users >= UNDER_WAY_MAX
         if is_full:
-            raise Unavailable("too many pages are being made at once; try again in a moment")
+            raise Unavailable("too many pages are being generated; try again in a moment")
         self._of_user[uid] += 1
         self.turns.setdefault(uid, asyncio.Semaphore(AT_ONCE // 2))
 

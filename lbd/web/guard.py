@@ -30,13 +30,13 @@ def why_refused(scope: Scope, hosts: Collection[str]) -> tuple[int, str] | None:
     headers = Headers(scope=scope)
     names = headers.getlist("host")
     if len(names) != 1 or names[0].lower() not in hosts:
-        return 421, "this page has another name: see the address that lbd web printed"
+        return 421, "wrong host name: use the address that lbd web printed"
     if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > TARGET_BYTES_MAX:
-        return 414, "too long an address"
+        return 414, "address too long"
     if not scope["query_string"].isascii():
-        return 400, "not an address: what is not ASCII is written as %XX"
+        return 400, "invalid address: non-ASCII characters must be written as %XX"
     if scope["method"] == "POST" and is_foreign(headers, hosts):
-        return 403, "that came from another site's page"
+        return 403, "the request came from another site's page"
     return None
 
 

@@ -38,13 +38,16 @@ class Logins:
             raise Refusal(f"unknown operation {request.get('op')!r}")
         if self._only_uid is not None and caller.uid != self._only_uid:
             raise Refusal(
-                f"this page is run by user {self._only_uid}, and acts as that user alone; "
-                "`lbd web` of your own acts as you",
+                f"this page is run by user {self._only_uid} and acts only as that user; run your "
+                "own `lbd web` to act as yourself",
                 "denied",
             )
         user = User(caller.uid, caller_name(caller))
         if range_owner(caller.uid, user.name) is not None:
             # Each number of the range would have a user's share of the links.
-            raise Refusal(f"uid {caller.uid} is of a range (/etc/subuid) and no account", "denied")
+            raise Refusal(
+                f"uid {caller.uid} belongs to a range in /etc/subuid and is not an account",
+                "denied",
+            )
         token = self._sessions.link(user, self._now_s())
         return {"url": f"{self._url}login?token={token}", "valid_s": LINK_S}

@@ -20,7 +20,7 @@ KINDS = (("by_user", "User", "Users"), ("by_command", "Command", "Commands"),
          ("by_host", "Host", "Jobs by host"))  # fmt: skip
 RAN = ((1.0, "ran up to 1 s"), (60.0, "ran 1 s to 1 min"), (HOUR_S, "ran 1 min to 1 h"),
        (math.inf, "ran longer than 1 h"))  # fmt: skip
-HERE, MOVED, QUEUED = "at once, where it was asked for", "at once, on another host", "queued"
+HERE, MOVED, QUEUED = "immediately, on this host", "immediately, on another host", "queued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def report_page(given: Material) -> Page:
     parts: list[Part] = [
         summary(given),
         Chart("load", "Load over time, mean of all hosts", mean, begins, ends),
-        Chart("highest", "Load over time, of the busiest host", highest, begins, ends),
+        Chart("highest", "Load over time, busiest host", highest, begins, ends),
         by_hour(given),
         waiting(given.jobs),
         *(group_table(given, *kind) for kind in KINDS),
@@ -66,14 +66,14 @@ def report_page(given: Material) -> Page:
         if given.advice.rows:
             rows = [[plain(row[0]), plain(row[1]), *map(right, row[2:])]
                     for row in given.advice.rows]  # fmt: skip
-            parts.append(Table("tried", "The same jobs again, by simulation",
+            parts.append(Table("tried", "The same jobs, simulated",
                                given.advice.head, rows))  # fmt: skip
         parts.append(Line("advice", "Advice", given.advice.text))
     if given.missing or given.notes:
         lines = [[plain(host), plain(f"did not answer: {why}", WARN)]
                  for host, why in given.missing.items()]  # fmt: skip
         lines += [[plain("all"), plain(note)] for note in given.notes]
-        parts.append(Table("missing", "What is not shown", ("Host", "Why"), lines))
+        parts.append(Table("missing", "Not shown", ("Host", "Why"), lines))
     return Page(f"Report on {given.cluster}", parts)
 
 
@@ -141,7 +141,7 @@ def by_hour(given: Material) -> Heat:
                 of_hour[clock[at]].append(points[at])
             rows.append((host, [mean_of(values) for values in of_hour]))
     legend = [("none", "not known"), *((str(at), words) for at, (_, words) in enumerate(LEVELS))]
-    return Heat("hours", title, head, rows, legend, "no loads are remembered")
+    return Heat("hours", title, head, rows, legend, "no loads on record")
 
 
 # Jobs
@@ -163,7 +163,7 @@ def waiting(jobs: Sequence[Json]) -> Table:
             ran_s = finished - started
             found[next(name for top, name in RAN if ran_s <= top)].append(waited)
     rows = [waiting_row(name, sorted(waits)) for name, waits in found.items() if waits]
-    return Table("waiting", "Waiting, by class", WAITING_HEAD, rows, "no job began")
+    return Table("waiting", "Waiting, by class", WAITING_HEAD, rows, "no job started")
 
 
 def way_of(job: Json) -> str:

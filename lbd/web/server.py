@@ -163,7 +163,7 @@ def renewed(context: ssl.SSLContext, certificate: str, shown: os.stat_result) ->
             return shown
         context.load_cert_chain(certificate)
     except (OSError, ssl.SSLError) as problem:
-        log.warning("%s: the certificate before is still shown: %s", certificate, problem)
+        log.warning("%s: still using the previous certificate: %s", certificate, problem)
         return shown
     log.info("the certificate was renewed")
     return found

@@ -50,7 +50,7 @@ class Sessions:
         if len(own) >= LINKS_OF_USER_MAX:
             del self._links[own[0]]
         elif len(self._links) >= SESSIONS_MAX:
-            raise TooMany("too many links wait to be used; try again in a few minutes")
+            raise TooMany("too many unused links; try again in a few minutes")
         token = self._secret()
         self._links[digest_of(token)] = user, now_s + LINK_S
         return token

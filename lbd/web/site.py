@@ -94,7 +94,7 @@ class Site:
         except TooMany as problem:
             return message_page("Not signed in", str(problem), NOBODY, 503)
         if secret is None:
-            text = "the link was used, or is too old: lbctl web login prints another"
+            text = "the link has been used or has expired: get another with lbctl web login"
             return message_page("Not signed in", text, NOBODY, 403)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(
@@ -116,13 +116,15 @@ class Site:
         """Who has sent this form, or why it counts for nothing."""
         viewer = self.viewer(request)
         if not viewer.signed_in:
-            return viewer, error_page(SignInFirst("you are not signed in, or no more"), viewer)
+            return viewer, error_page(
+                SignInFirst("you are not signed in, or your session has ended"), viewer
+            )
         try:
             form = await read_form(request)
         except Refused as problem:
             return viewer, message_page("Not done", str(problem), viewer, 400)
         if not is_csrf(form.get("csrf", ""), viewer.csrf):
-            text = "the form was not of this session: load its page again"
+            text = "the form belongs to another session: reload its page"
             return viewer, message_page("Not done", text, viewer, 403)
         return viewer, None
 
@@ -282,5 +284,5 @@ def message_page(title: str, text: str, viewer: Viewer, status: int) -> Response
 
 async def not_found(request: Request, problem: Exception) -> Response:
     status = problem.status_code if isinstance(problem, HTTPException) else 500
-    what = {404: "there is no such page", 405: "that is not how this page is asked"}
+    what = {404: "no such page", 405: "method not allowed for this page"}
     return message_page(f"{status}", what.get(status, "that did not work"), NOBODY, status)

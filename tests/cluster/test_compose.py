@@ -83,7 +83,7 @@ def whole(cluster, request):
 
 @pytest.fixture
 def job(cluster):
-    """job("host1"): an lbrun of the client whose command has begun on another host."""
+    """job("host1"): an lbrun of the client whose command has started on another host."""
     started = []
 
     def start(host):

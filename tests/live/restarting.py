@@ -17,7 +17,7 @@ PIECE = 1 << 16
 
 
 def leave(lab, host, daemon="lbm"):
-    """Tell it to make way for another, and wait until it has."""
+    """Tell it to make way for its successor, and wait until it has."""
     pid = int((lab.paths(host).run / f"{daemon}.pid").read_text())
     os.kill(pid, signal.SIGUSR2)
     lab.wait_until(lambda: not alive(pid), "it has left")

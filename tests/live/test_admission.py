@@ -63,7 +63,7 @@ def test_a_program_is_told_by_its_real_path(two, rules, tmp_path):
 def test_a_closed_host_is_no_candidate(two, rules):
     rules(when=("* * 31 2 *",))
     two.wait_until(lambda: remote(two).returncode == 125, "h1 knows that h2 is closed")
-    why = "h2: it takes no commands at this time (admission.when)"
+    why = "h2: it accepts no commands at this time (admission.when)"
     assert why in remote(two, "--explain").stderr
     assert why in remote(two).stderr
     assert why in two.run("h1", "lbctl", "status").stdout
@@ -108,7 +108,7 @@ def test_wrong_rules_change_nothing(two, rules):
     config.write_text(config.read_text().replace("[admission]", "[admission]\nwhen = ['never']"))
     result = two.run("h2", "lbctl", "reload")
     assert result.returncode != 0
-    assert re.fullmatch(r"lbctl: .*:\d+: admission\.when: .*no window.*\n", result.stderr)
+    assert re.fullmatch(r"lbctl: .*:\d+: admission\.when: .*not a time window.*\n", result.stderr)
     refused(on_h2(two, "true"), "origins")
 
 

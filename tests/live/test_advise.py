@@ -75,4 +75,4 @@ def test_too_few_jobs_is_said_plainly(lab):
 def test_one_host_has_no_choice(make_lab):
     result = make_lab(1).run("h1", "lbctl", "advise")
     assert result.returncode == 2
-    assert_one_line(result.stderr, "lbctl", "one host: there is nothing to choose")
+    assert_one_line(result.stderr, "lbctl", "only one host, so there is nothing to tune")

@@ -199,7 +199,7 @@ def test_progress_is_shown_on_a_terminal_alone(lab, tmp_path):
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ("5-1", "5-1: 5-1 runs backwards; write 1-5"),
+        ("5-1", "5-1: 5-1 is backwards; use 1-5"),
         ("1-200000", ": 200000 tasks; dispatch.max_array is 100000"),
     ],
 )  # fmt: skip
@@ -229,7 +229,7 @@ def test_ids_that_make_no_sense_are_one_line(lab):
         ("logs", "-f", name): f"{name} is an array; name one of its tasks, like {name}_1",
         ("job", f"{name}_9"): f"array {name} has no task 9; its indexes are 1-3",
         ("update", f"{name}_1", "--name", "x"):
-            f"{name}_1: tasks of an array change together; name the array, {name}",
+            f"{name}_1: the tasks of an array can only be changed together; name the array, {name}",
         ("update", name): "nothing to change: give --priority, --name, --timeout or --begin",
     }  # fmt: skip
     for words, line in cases.items():

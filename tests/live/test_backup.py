@@ -65,7 +65,7 @@ def test_the_first_host_is_lost_and_put_back(lab, tmp_path):
     lab.wait_until(lambda: states()[running] == "running", "it runs")
     waiting = lab.run("h1", "lbrun", "-d", "--begin", "+1h", "touch", mark).stdout.strip()
     said = lab.run("h1", "lbctl", "backup", file, check=True).stdout
-    assert "the authority, the ledger of the queue" in said
+    assert "the authority, the queue's ledger" in said
     assert "stop the daemons first" in lab.run("h1", "lbctl", "restore", file).stderr
 
     lab.kill("h1", "host")
@@ -79,7 +79,7 @@ def test_the_first_host_is_lost_and_put_back(lab, tmp_path):
     lab.wait_until(lambda: states().get(running) == "lost", "the dispatcher has the ledger")
     assert states() == {done: "done", running: "lost", waiting: "pending"}
     job = lab.lbctl_json("h1", "job", waiting)
-    assert job["reason"].startswith("held: restored from a copy of ")
+    assert job["reason"].startswith("held: restored from a backup of ")
     lab.wait_until(lambda: lab.states("h1") == {"h1": "up", "h2": "up"}, "h2 believes the new h1")
     lab.run("h1", "lbctl", "update", waiting, "--begin", "+0s", check=True)
     lab.run("h1", "lbctl", "release", waiting, check=True)

@@ -72,7 +72,7 @@ def complain_of_config(result, program, *parts):
         return
     assert (result.returncode, result.stdout) == (1, ""), result.stderr
     warning, away = result.stderr.splitlines(keepends=True)
-    assert_one_line(warning, "lbctl", *map(str, parts), "going on without that")
+    assert_one_line(warning, "lbctl", *map(str, parts), "continuing without it")
     assert_one_line(away, "lbctl", "is not running")
 
 
@@ -118,7 +118,7 @@ def test_lbrun_names_the_faulty_config_it_cannot_find_its_daemons_by(tmp_path):
 
 
 NEVER_QUEUED = {
-    "-n 8-1": "the range runs backwards",
+    "-n 8-1": "the range is backwards",
     "-n 4-4": "the range is a single number",
     "-n 1-4 --speedup 4,-1": "SIGMA must be 0 or more",
     "-n 1-4 --speedup 0.5": "A must be 1 or more",

@@ -166,10 +166,10 @@ def test_host_remote_and_exclude(lab):
 
 
 VERBOSE = [
-    (("--local",), r"h1 \(this host\): asked to stay with --local"),
+    (("--local",), r"h1 \(this host\): --local was given"),
     ((), r"(h1 \(this host\): load .* \(lim.local_threshold\)|h[123].*: .+)"),
-    (("-H", "h2"), "h2: asked for with --host"),
-    (("-H", "h1"), r"h1 \(this host\): asked for with --host"),
+    (("-H", "h2"), "h2: requested with --host"),
+    (("-H", "h1"), r"h1 \(this host\): requested with --host"),
     (("--remote", "-x", "h2"), r"h3: its load will be [\d.]+, the lowest .*; here it would be .*"),
 ]
 

@@ -67,7 +67,7 @@ def test_all_three_at_once(lab, where):
 
 @everywhere
 def test_output_flows_as_it_is_produced(lab, where):
-    """Each answer is seen before the next question is put: nothing waits for an end."""
+    """Each answer is seen before the next question is put: nothing is waiting for an end."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     script = 'while read line; do echo "out $line"; echo "err $line" >&2; done; echo end'
     with lab.popen("h1", "lbrun", *where, "sh", "-c", script, text=True, **pipes) as job:

@@ -61,8 +61,8 @@ def test_what_cannot_be_waited_for_is_one_line_and_queues_nothing(lab):
     before = lab.lbctl_json("h1", "jobs", "--all")
     for words, line in (
         (("--after", "99999"), "lbrun: --after: no job 99999 of yours is on record"),
-        (("--after", "h1-3"), "lbrun: --after h1-3: 'h1-3' names no queued job"),
-        (("--begin", "25:00"), "lbrun: --begin: '25:00': a day has no such time"),
+        (("--after", "h1-3"), "lbrun: --after h1-3: 'h1-3' is not a queued job's id"),
+        (("--begin", "25:00"), "lbrun: --begin: '25:00': no such time of day"),
     ):
         result = lab.run("h2", "lbrun", "-d", *words, "true")
         assert result.returncode == 125
@@ -71,7 +71,7 @@ def test_what_cannot_be_waited_for_is_one_line_and_queues_nothing(lab):
     assert len(lab.lbctl_json("h1", "jobs", "--all")) == len(before)
     result = lab.run("h2", "lbrun", "-q", "--begin", "2020-01-01T06:00", "true")
     assert result.returncode == 0
-    assert result.stderr == "lbrun: --begin: 2020-01-01T06:00 has passed, so it may begin now\n"
+    assert result.stderr == "lbrun: --begin: 2020-01-01T06:00 has passed, so it may start now\n"
 
 
 def test_a_line_is_run_once_at_the_end_where_the_job_was_submitted(lab, tmp_path):

@@ -15,33 +15,33 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="not root: nothing can be
 # The fault, the check that names it, what it says, its fix. Those of files and certificates that
 # one host alone can look at are in tests/unit/doctor/test_checks.py.
 TABLE = [
-    (faults.malformed, "configuration", "changed.toml:", "correct that line"),
-    (faults.misspelt, "configuration", 'did you mean "address"', "correct that line"),
-    (faults.not_ours, "address", "192.0.2.7 is no address of this machine", "cluster.hosts"),
-    (faults.open_configuration, "configuration rights", "everybody may write", "chmod o-w"),
-    (faults.open_directory, "runtime directory rights", "everybody may write", "chmod o-w"),
+    (faults.malformed, "configuration", "changed.toml:", "correct it"),
+    (faults.misspelt, "configuration", 'did you mean "address"', "correct it"),
+    (faults.not_ours, "address", "192.0.2.7 is not an address of this machine", "cluster.hosts"),
+    (faults.open_configuration, "configuration rights", "writable by everybody", "chmod o-w"),
+    (faults.open_directory, "runtime directory rights", "writable by everybody", "chmod o-w"),
     pytest.param(faults.full_disk, "state directory", "KiB left", "free some", marks=AS_ROOT),
-    pytest.param(faults.read_only, "state directory", "cannot be written", "chmod", marks=AS_ROOT),
+    pytest.param(faults.read_only, "state directory", "is not writable", "chmod", marks=AS_ROOT),
     (faults.lim_dead, "LIM", "not running: no ", "lbd up"),
     (faults.lim_killed, "LIM", "lim.sock is stale", "lbd up"),
     (faults.lim_hangs, "LIM", "did not answer", "kill it"),
     (faults.lbm_dead, "LBM", "not running", "lbd up"),
-    (faults.keeper_hangs, "keeper", "is stopped: no job starts", "kill -CONT"),
+    (faults.keeper_hangs, "keeper", "is stopped: no job can start", "kill -CONT"),
     (faults.no_keeper, "keeper", "not running", "restart lbd lbm"),
     (faults.few_descriptors, "LIM descriptors", "of 40 in use", "LimitNOFILE"),
     (faults.second_lim, "second LIM", "2 of them listen", "ss -xlp"),
-    (faults.not_compiled, "compiled keeper", "start later", "C compiler"),
+    (faults.not_compiled, "compiled keeper", "start more slowly", "C compiler"),
     pytest.param(faults.not_delegated, "containment", "session", "Delegate=yes", marks=AS_ROOT),
-    (faults.peer_lim_dead, "peer h2", "not reached", "no LIM listens there"),
-    (faults.peer_lbm_dead, "peer h2 LBM", "is closed: no LBM listens", "on h2, start it"),
+    (faults.peer_lim_dead, "peer h2", "cannot be reached", "no LIM is listening there"),
+    (faults.peer_lbm_dead, "peer h2 LBM", "is closed: no LBM is listening", "on h2, start it"),
     (faults.cut, "peer h2", "cut off", "TCP ports 7901 and 7902 are open"),
-    (faults.wrong_clock, "peer h2", f"its clock is +{faults.SKEW_S}", "chrony"),
+    (faults.wrong_clock, "peer h2", f"its clock is off from ours by +{faults.SKEW_S}", "chrony"),
     (faults.other_version, "peer h2", "runs lbd 0.0.9", "same version"),
     (faults.other_algorithm, "peer h2 algorithm", "uses LOWEST", "lbctl algorithm GLOBAL"),
     pytest.param(
-        faults.not_shared, "peer h2 commands", "takes none from here", "mount", marks=AS_ROOT
+        faults.not_shared, "peer h2 commands", "accepts none from here", "mount", marks=AS_ROOT
     ),
-    (faults.no_dispatcher, "dispatcher", "is not reached", "systemctl start lbd-dispatcher"),
+    (faults.no_dispatcher, "dispatcher", "cannot be reached", "systemctl start lbd-dispatcher"),
     (faults.drained, "peer h2 commands", "drained", "undrain"),
 ]
 

@@ -32,7 +32,7 @@ def lab(request):
 
 @pytest.fixture
 def tree(lab):
-    """tree("h1", …): an lbrun whose command has begun on another host."""
+    """tree("h1", …): an lbrun whose command has started on another host."""
     started = []
 
     def start(host, *options):
@@ -105,7 +105,7 @@ def test_own_lbm_killed(lab, tree):
     lab.kill("h1", "lbm")
     status, errors = ended(lab, process)
     assert status == LOST
-    assert "lost contact with the lbm of this host" in one_line(errors)
+    assert "lost contact with this host's LBM" in one_line(errors)
 
 
 @BOTH

@@ -22,7 +22,7 @@ SOURCE = ROOT / "lbd/client/c/lbrun.c"
 PARTS = (SOURCE, ROOT / "lbd/client/c/lbm.h", ROOT / "lbd/client/c/queue.h")
 LINES = 400
 FAILED = 125
-LOST = b"lbrun: lost contact with the lbm of this host; the command, if it had begun, is ended\n"
+LOST = b"lbrun: lost contact with this host's LBM; the command, if it had started, has been ended\n"
 STRICT = "-Wall -Wextra -Wshadow -Wconversion -Werror"
 SANITISED = "-U_FORTIFY_SOURCE -g -fsanitize=address,undefined -fno-sanitize-recover=all"
 ENDS_OF_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
@@ -218,12 +218,10 @@ def test_an_lbm_that_does_not_answer(front, fake, reads):
     result = fake.run([front, *words], say if reads else lambda peer, _: time.sleep(5), reads)
     assert result.returncode == 0
     assert result.stdout.startswith(b"xxx")
-    assert result.stderr == (
-        b"lbrun: the lbm of this host does not answer (stopped?); running here\n"
-    )
+    assert result.stderr == (b"lbrun: this host's LBM does not answer (stopped?); running here\n")
     result = fake.run([front, "-H", "h2", "true"], say)
     assert result.returncode == FAILED
-    assert result.stderr == b"lbrun: the lbm of this host does not answer (stopped?)\n"
+    assert result.stderr == b"lbrun: this host's LBM does not answer (stopped?)\n"
 
 
 def test_a_refusal_is_left_to_the_python_client(front, fake):

@@ -86,7 +86,7 @@ def test_too_much_input(front, fake, tmp_path):
         file.truncate(12 << 20)
         result = fake.run([front, "-q", "cat"], lambda *_: None, stdin=file)
     assert result.returncode == 125
-    assert result.stderr.startswith(b"lbrun: standard input has more than 11 MiB")
+    assert result.stderr.startswith(b"lbrun: standard input exceeds 11 MiB")
 
 
 ANSWERS = {
@@ -143,7 +143,10 @@ def test_an_lbm_that_says_nothing_is_soon_given_up(front, fake, options):
 
     status, out, err = of_both(fake, [front, *options, "true"], say)
     assert (status, out) == (125, b"")
-    assert err == b"lbrun: the lbm of this host does not answer (stopped?), so there is no queue\n"
+    assert (
+        err
+        == b"lbrun: this host's LBM does not answer (stopped?), so the queue cannot be reached\n"
+    )
 
 
 def test_a_word_that_it_was_read_is_patience_for_the_queue(front, fake):

@@ -1,4 +1,4 @@
-"""`lbrun --array … --gang`: all jobs of an array begin together, or none does."""
+"""`lbrun --array … --gang`: all jobs of an array start together, or none does."""
 
 import re
 from pathlib import Path
@@ -108,7 +108,7 @@ def test_a_gang_waits_as_a_whole_says_why_and_is_killed_as_a_whole(lab):
 
 def test_one_that_is_too_large_is_accepted_with_a_line(lab):
     result = lab.run("h2", "lbrun", "-d", "--array", "1-7", "--gang", "true", check=True)
-    assert "needs 7 slots together; the hosts that it may use have 6" in result.stderr
+    assert "needs 7 slots together; the hosts it may use have 6" in result.stderr
     killed = lab.run("h1", "lbctl", "kill", result.stdout.strip())
     assert (killed.returncode, killed.stderr) == (0, "")
 

@@ -61,7 +61,7 @@ def test_status_for_people(lab):
 @changing
 def test_drain_and_undrain_are_seen_everywhere(lab):
     result = lab.run("h1", "lbctl", "drain", "h2", check=True)
-    assert result.stdout == "h2 is drained: no new jobs there\n"
+    assert result.stdout == "h2 is drained: it gets no new jobs\n"
     for host in lab.hosts:
         lab.wait_until(lambda host=host: lab.states(host)["h2"] == "drained", f"{host} sees it")
     refused = lab.run("h1", "lbrun", "-H", "h2", "true")
@@ -83,7 +83,7 @@ def test_a_drain_has_a_reason_and_an_author_everywhere(lab):
             f"{host} says so",
         )
     again = lab.run("h3", "lbctl", "drain", "h2", check=True)
-    assert f"h2 was drained already by {me} since" in again.stderr
+    assert f"h2 was already drained by {me} since" in again.stderr
     lab.run("h3", "lbctl", "undrain", "h2", check=True)
     assert "disk sdb" not in lab.run("h3", "lbctl", "status").stdout
 
@@ -175,8 +175,8 @@ def test_explain_runs_nothing(lab, tmp_path):
 def test_explain_tells_of_a_program_that_is_not_there(lab, tmp_path, client):
     (tmp_path / "plain").touch()
     for program, trouble in (
-        ("no-such-program", "No such file or directory; it would end with 127"),
-        ("./plain", "Permission denied; it would end with 126"),
+        ("no-such-program", "No such file or directory; the exit status would be 127"),
+        ("./plain", "Permission denied; the exit status would be 126"),
     ):
         told = lab.run("h1", *client, "--local", program, cwd=tmp_path, check=True).stdout
         assert f"\n{program}: {trouble}\n" in told

@@ -1,4 +1,4 @@
-"""A host leaves a cluster while its daemons run, or dies and is forgotten: real daemons."""
+"""A host leaves a cluster while its daemons run, or dies and is removed: real daemons."""
 
 import subprocess
 
@@ -67,10 +67,10 @@ def test_a_host_leaves_when_nothing_of_it_is_left_and_joins_again(tls_lab, newco
     out, said = leaving.communicate(timeout=LONG_S)
     cluster = newcomer.config.read_text().split('"')[1]
     assert (out, leaving.returncode) == (f"new has left cluster {cluster}\n", 0), said
-    assert "waiting for the commands of other hosts here" in said
+    assert "waiting for other hosts' commands here" in said
     newcomer.stop()  # which only waits for what has ended
     lab.wait_until(
-        lambda: not any("new" in lab.states(host) for host in lab.hosts), "it is forgotten", LONG_S
+        lambda: not any("new" in lab.states(host) for host in lab.hosts), "it is removed", LONG_S
     )
     assert not any(newcomer.root.glob("state/tls/*"))
     assert newcomer.run("lbctl", "leave").returncode == 0, "what is done is not done again"
@@ -94,7 +94,7 @@ def test_a_host_that_died_is_forgotten_and_comes_back_when_it_is_not_revoked(tls
     assert "new is up" in heard.stderr
     newcomer.die()
     done = lab.run("h2", "lbctl", "forget", "new", check=True)
-    assert done.stdout == "new is forgotten\n"
+    assert done.stdout == "new is removed from the cluster\n"
     assert "lbctl revoke new" in done.stderr
     assert "not by" not in done.stderr
     assert not any("new" in lab.states(host) for host in lab.hosts)
@@ -115,7 +115,7 @@ def test_a_token_for_the_host_that_has_signed_the_settings_for_all_has_them_sign
     tls_lab.run("h2", *change, check=True)
     tls_lab.wait_until(lambda: signer().startswith("h2"), "h1 has them")
     done = tls_lab.run("h1", "lbctl", "token", "create", "h2", check=True)
-    assert "were signed by h2, which is to be replaced: h1 has signed them" in done.stderr
+    assert "were signed by h2, which must be replaced: now signed by h1" in done.stderr
     assert signer().startswith("h1")
     again = tls_lab.run("h1", "lbctl", "token", "create", "h2", check=True)
     assert "signed" not in again.stderr

@@ -47,7 +47,7 @@ def test_a_command_goes_where_what_it_needs_is_and_is_told_what_it_got(lab, fron
 
 def test_nobody_gets_what_another_has_also_over_a_restart_of_the_lbm(lab, tmp_path):
     """One that runs where it was typed, one from another host and one of the queue, two of them at
-    a time; the LBM makes way for another meanwhile."""
+    a time; the LBM makes way for its successor meanwhile."""
 
     def started(name, *words):
         lab.popen(name[:2], "lbrun", *words, "sh", "-c", HOLD, "sh", name, cwd=tmp_path)
@@ -62,7 +62,7 @@ def test_nobody_gets_what_another_has_also_over_a_restart_of_the_lbm(lab, tmp_pa
     assert sorted((got("h2-here"), got("h1-away"))) == ["0", "1"]
     lab.wait_until(  # h1 hears of it in the next period
         lambda: (
-            "both gpus taken"
+            "both gpus in use"
             in lab.run("h1", "lbrun", "--explain", "--need", "gpu", "true", check=True).stdout
         ),
         "both are seen to be taken",
@@ -70,7 +70,7 @@ def test_nobody_gets_what_another_has_also_over_a_restart_of_the_lbm(lab, tmp_pa
     restarting.restart(lab, "h2")
     started("h1-queued", "-q", "--need", "gpu")
     lab.wait_until(
-        lambda: "both gpus taken" in lab.lbctl_json("h1", "job", "last")["reason"], "it waits"
+        lambda: "both gpus in use" in lab.lbctl_json("h1", "job", "last")["reason"], "it waits"
     )
     (tmp_path / "end.h2-here").touch()
     assert got("h1-queued") == got("h2-here")
@@ -107,7 +107,7 @@ def test_what_a_command_of_its_own_user_has_is_not_given_again_after_an_lbm_was_
     lab.start("h2", "lbm")
     lab.popen("h1", "lbrun", "--need", "gpu=2", "sh", "-c", HOLD, "sh", "next", cwd=tmp_path)
     shown = lab.run("h2", "lbrun", "--explain", "--need", "gpu", "true", check=True).stdout
-    assert "both gpus taken" in shown
+    assert "both gpus in use" in shown
     assert not (tmp_path / "got.next").exists()
     (tmp_path / "end.own").touch()
     lab.wait_until(lambda: (tmp_path / "got.next").exists(), "the next one has its turn")
@@ -137,15 +137,15 @@ def test_what_there_is_changes_without_a_restart(lab):
 def test_what_no_host_has_is_refused_at_once_and_accepted_by_the_queue_with_a_line(lab):
     now = run(lab, "--need", "gpu=3", "true")
     assert (now.returncode, now.stderr) == (
-        125, "lbrun: no host for it: none has what it needs (h1: no gpu, h2: has 2 gpus, not 3)\n"
+        125, "lbrun: no suitable host: none has what it needs (h1: no gpu, h2: has 2 gpus, not 3)\n"
     )  # fmt: skip
     queued = run(lab, "-d", "--feature", "huge", "true")
     assert queued.returncode == 0
-    assert "h1, h2: no feature huge; it begins once a host has what it needs" in queued.stderr
+    assert "h1, h2: no feature huge; it starts once a host has what it needs" in queued.stderr
     for words in (("--need", "gpu=3"), ("--feature", "huge")):
         found = lab.lbctl_json("h1", "predict", *words)
         assert (found["how"], found["choices"]) == (
-            "no host that takes jobs now has what it needs", []
+            "no host that accepts jobs now has what it needs", []
         )  # fmt: skip
     assert lab.lbctl_json("h1", "predict", "--need", "gpu=2")["predicted_wait_s"] == 0
     run(lab, "--need", "gpu=0", "true").stderr.index("an amount must be above 0")

@@ -67,7 +67,7 @@ def test_a_neighbouring_release_works_along(lab, newest, oldest):
     with other_release(lab, newest, oldest):
         wait_until_up(lab)
         assert set(lab.states("h1").values()) == {"up"}
-        assert "neighbouring ones work together" in lab.run("h1", "lbctl", "doctor").stdout
+        assert "adjacent versions work together" in lab.run("h1", "lbctl", "doctor").stdout
     wait_until_up(lab)
 
 

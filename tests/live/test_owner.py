@@ -171,7 +171,9 @@ def test_evicted_with_no_other_host_it_waits_for_one(three, terminal, rules, tmp
     three.wait_until(lambda: Path(tmp_path, "h2").exists(), "it runs on h2")
     terminal.type()
     line = process.stderr.readline()
-    assert line.startswith("lbrun: the owner of h2 is back; it waits for a host that takes it: ")
+    assert line.startswith(
+        "lbrun: the owner of h2 is back; it is waiting for a host that accepts it: "
+    )
     (job,) = three.lbctl_json("h1", "jobs")
     assert (job["state"], job["reason"]) == ("pending", "the owner of h2 is back")
     time.sleep(2.5)  # it has asked again by now
@@ -187,7 +189,7 @@ def test_who_waits_for_a_host_may_be_interrupted(three, terminal, rules, tmp_pat
                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
     three.wait_until(lambda: three.lbctl_json("h2", "jobs"), "it runs on h2")
     terminal.type()
-    assert "it waits for a host" in process.stderr.readline()
+    assert "it is waiting for a host" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=120) in (130, -signal.SIGINT)
     process.stderr.close()
@@ -232,7 +234,7 @@ def test_a_queued_job_waits_says_why_and_is_moved(three, terminal, rules, tmp_pa
     three.wait_until(lambda: now()["state"] == "done", "it has ended elsewhere")
     first, second = now()["attempts"]
     assert (first["host"], first["state"]) == ("h2", "evicted")
-    assert first["reason"].endswith("; moves")
+    assert first["reason"].endswith("; moving")
     assert (second["host"], second["state"]) == ("h3", "done")
     assert three.run("h1", "lbctl", "logs", job).stdout == "in vain\nh3\n"
     terminal.leave()
@@ -258,7 +260,7 @@ def test_a_gang_begins_again_elsewhere_as_a_whole(three, terminal, rules, tmp_pa
     assert {(tmp_path / index).read_text() for index in "12"} == {"1 h2\n2 h3\n"}
     first, second = three.lbctl_json("h1", "job", f"{gang}_1")["attempts"]
     assert (first["state"], second["state"]) == ("evicted", "done")
-    assert first["reason"].endswith("; the whole gang is to begin again")
+    assert first["reason"].endswith("; the whole gang starts again")
 
 
 def owner_of_h2(lab):

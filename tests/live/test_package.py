@@ -321,7 +321,7 @@ def test_systemd_starts_a_hung_daemon_again(machine, service):
         machine.run("kill", "-STOP", first, check=True)
         wait_until(
             lambda: has_restarted(machine, service, first),
-            "it is started again", 30, lambda: machine.run("systemctl", "status", service).stdout,
+            "it will be restarted", 30, lambda: machine.run("systemctl", "status", service).stdout,
         )  # fmt: skip
         machine.run("journalctl", "--sync", check=True)
         log = machine.run("journalctl", "-u", service, check=True).stdout
@@ -369,7 +369,7 @@ def test_the_queue_that_is_enabled_is_started_by_its_path(machine, from_other, q
     waiting = machine.run(*ann, "lbrun", "-d", "--begin", "+1h", "true", check=True).stdout.strip()
     for verb in ("stop", "start"):  # as at a boot
         machine.run("systemctl", verb, "lbd.target", check=True, timeout=90)
-    wait_until(lambda: has_restarted(machine, "lbd-dispatcher", first), "it is started again", 60,
+    wait_until(lambda: has_restarted(machine, "lbd-dispatcher", first), "it will be restarted", 60,
                machine.said)  # fmt: skip
     wait_until(lambda: waiting in machine.run("lbctl", "jobs").stdout.split(), "with its jobs", 60)
     machine.run("lbctl", "kill", waiting, check=True)

@@ -155,8 +155,8 @@ def test_a_key_of_another_command_says_whose_it_is(lab):
         again = lab.run("h2", "lbrun", "-d", "--idempotency-key", "taken", *words, check=True)
         assert again.stdout.strip() == first
         assert again.stderr == (
-            f"lbrun: --idempotency-key taken: job {first} has it, another command: "
-            "nothing new is queued\n"
+            f"lbrun: --idempotency-key taken: job {first} has it, a different command: nothing new "
+            "was queued\n"
         )
 
 
@@ -207,19 +207,19 @@ def test_why_a_job_waits_and_about_how_long(lab):
         assert told["predicted_wait_s"] > 0
         assert "1 ahead of it on 4 slots" in told["predicted_by"]
         shown = lab.run("h1", "lbctl", "job", second).stdout
-        assert "waits    1 job goes before it\nbegins   in " in shown
+        assert "waits    1 job is ahead of it\nbegins   in " in shown
         table = lab.run("h1", "lbctl", "jobs").stdout
         assert "WAITS" in table
         assert "next, as soon as a slot is free on h1, h2" in table
         assert lab.lbctl_json("h1", "predict", "-n", "2")["predicted_wait_s"] > 0
         assert lab.run("h1", "lbctl", "predict", "-n", "9").stdout == (
-            "it is not known when a job of 9 slots, submitted now, would begin: no host that "
-            "takes jobs now has 9 slots\n"
+            "unknown when a job of 9 slots, submitted now, would start: no host that accepts jobs "
+            "now has 9 slots\n"
         )
         with Terminal(lab.command("h2", "lbrun", "-q", "true"), lab.environment("h2")) as person:
-            person.wait_for("waits: 2 jobs go before it; begins in about")
+            person.wait_for("waits: 2 jobs are ahead of it; starts in about")
             lab.run("h1", "lbctl", "kill", first, check=True)
-            person.wait_for("waits: 1 job goes before it")
+            person.wait_for("waits: 1 job is ahead of it")
     finally:
         lab.run("h1", "lbctl", "kill", *blocks, check=True)
     assert wait(lab, second) == 0
@@ -252,7 +252,7 @@ def test_jobs_of_another_user_are_not_ones_own(lab):
         (("logs", name), f"permission denied: job {name} is not yours"),
         (("job", name), f"permission denied: job {name} is not yours"),
         (("wait", name), f"permission denied: job {name} is not yours"),
-        (("kill", "last"), "last: nobody has submitted no job"),
+        (("kill", "last"), "last: nobody has not submitted any job"),
     ):
         result = lab.run("h1", *nobody, "lbctl", *words)
         assert (result.returncode != 0, result.stdout) == (True, ""), words
@@ -288,7 +288,7 @@ def test_what_was_given_up_while_the_lbm_was_stopped_is_not_queued(lab):
     assert (told.returncode, told.stdout) == (125, "")
     assert (
         told.stderr
-        == "lbrun: the lbm of this host does not answer (stopped?), so there is no queue\n"
+        == "lbrun: this host's LBM does not answer (stopped?), so the queue cannot be reached\n"
     )
     assert lab.run("h2", "lbrun", "-q", "true").returncode == 0
     names = [job["name"] for job in lab.lbctl_json("h2", "jobs", "--all")]

@@ -113,7 +113,7 @@ def test_an_order_that_meets_no_keeper_is_given_again(lab, tmp_path):
     wait(lab, name)
     refused, *_, done = job(lab, name)["attempts"]
     assert (refused["state"], done["state"]) == ("refused", "done")
-    assert refused["reason"] == "h2: the keeper is away"
+    assert refused["reason"] == "h2: the keeper is not connected"
 
 
 def test_what_a_keeper_had_that_dropped_its_lbm_is_made_again(lab, tmp_path):
@@ -143,7 +143,7 @@ def test_who_watches_is_told_that_an_attempt_begins_anew(lab, tmp_path):
             watching.kill()  # if it goes on, nobody is to wait for it
     last = (tmp_path / "began").read_text().count("\n")
     assert (watching.returncode, out.splitlines()[-1]) == (0, f"words of {last}")
-    assert err.splitlines()[0] == "lbrun: attempt 1 came to nothing; this is attempt 2"
+    assert err.splitlines()[0] == "lbrun: attempt 1 failed; this is attempt 2"
 
 
 def test_an_lbm_that_hangs_longer_than_a_lease_leaves_no_second_attempt(lab, tmp_path):

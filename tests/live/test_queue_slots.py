@@ -63,9 +63,9 @@ def test_a_job_has_the_slots_it_asks_for_and_nobody_else_has_them(lab):
 
 
 STUCK = [
-    (("-n", "9"), "it needs 9 slots on one host; the largest there has 4"),
-    (("-H", "nosuch"), "no host called nosuch has been heard of"),
-    (("-x", "h1", "-x", "h2"), "no host that takes jobs now is fit for it"),
+    (("-n", "9"), "it needs 9 slots on one host; the largest host has 4"),
+    (("-H", "nosuch"), "no host named nosuch is known"),
+    (("-x", "h1", "-x", "h2"), "no host that accepts jobs now is suitable"),
 ]
 
 
@@ -89,7 +89,7 @@ def test_of_an_array_it_is_told_once_for_all(lab):
     key = ("lbrun", "-d", "--idempotency-key", "wording")
     names = lab.run("h2", *key, "--array", "1-2", "true", check=True).stdout.strip()
     other = lab.run("h2", *key, "false", check=True).stderr
-    assert other.startswith(f"lbrun: --idempotency-key wording: job {names} has it, another")
+    assert other.startswith(f"lbrun: --idempotency-key wording: job {names} has it, a different")
 
 
 @pytest.mark.parametrize("front", ["compiled", "python"])
@@ -116,7 +116,7 @@ def test_a_job_holds_out_for_more_slots_also_under_the_next_dispatcher(lab):
     wide = submit(lab, *here, "-n", "1-4", "--speedup", "4,0", "--work", "1h", "--",
                   "sh", "-c", "echo $LBD_SLOTS")  # fmt: skip
     behind = submit(lab, *here, "true")
-    holds = "it could begin on fewer slots, but waits for 4 on h1"
+    holds = "it could start on fewer slots, but is waiting for 4 on h1"
     assert job(lab, wide)["reason"] == holds
     lab.kill("h1", "dispatcher")
     lab.start("h1", "dispatcher")

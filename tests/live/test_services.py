@@ -121,6 +121,6 @@ def test_lbd_up_starts_a_daemon_again_that_hangs(short_dir, daemon):
     first = up.pid(daemon)
     os.kill(first, signal.SIGSTOP)
     wait_until(lambda: up.pid(daemon) != first, f"a new {daemon}", 20, up.said)
-    assert f"{daemon} hangs: not a turn of its event loop in 2 s; ending it" in up.said()
+    assert f"{daemon} hangs: its event loop has not run for 2 s; killing it" in up.said()
     assert up.stop() == 0
     assert up.left() == []

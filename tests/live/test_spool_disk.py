@@ -7,7 +7,7 @@ from test_queue_disk import SETTINGS, fill, mounted
 
 from tests.live.cluster import Lab
 
-CUT = "the output may be cut short: the disk of h1 was full while the job ran"
+CUT = "the output may be incomplete: the disk of h1 was full while the job ran"
 PRINTS = ("sh", "-c", "echo lost; true")
 
 

@@ -158,7 +158,7 @@ def test_a_missing_output_of_a_command_that_was_content_is_an_error(lab, work):
 
 HOSTILE = [
     ("mkdir out; ln -s ../../x out/l", "leads out"),
-    ("mkfifo out", "neither file"),
+    ("mkfifo out", "not a file"),
     ("mkdir out; cd out; for i in $(seq 210); do mkdir d; cd d; done", "deeper than"),
 ]
 

@@ -116,8 +116,8 @@ REFUSED = [
     (("--send", "/etc/passwd"), "--send /etc/passwd"),
     (("--fetch", "src"), "replaced as a whole"),
     (("--array", "1-3", "--fetch", "out"), "%a"),
-    (("--send", "src", "-o", "log"), "--fetch it, too"),
-    (("--send", "pipe"), "neither file"),
+    (("--send", "src", "-o", "log"), "add --fetch for it"),
+    (("--send", "pipe"), "not a file"),
     (("--send", "huge"), "stage.max_bytes"),
 ]
 
@@ -136,9 +136,9 @@ def test_what_is_refused_before_anything_is_queued(lab, work, options, part):
 
 
 FAILS = [
-    ("true", "--fetch", "out: the command made no such file"),
+    ("true", "--fetch", "out: the command did not create it"),
     (f"truncate -s {BIG + 1} out", "--fetch", "stage.max_bytes"),
-    ("mkfifo out", "--fetch", "neither file"),
+    ("mkfifo out", "--fetch", "not a file"),
     ("ln -s /etc/passwd out", "--fetch", "leads out"),
 ]
 

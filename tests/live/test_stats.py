@@ -96,7 +96,7 @@ def test_it_outlives_the_lbm_and_names_who_is_missing(make_lab):
     assert (found["hosts"], found["missing"]) == (["h1"], ["h2"])
     result = lab.run("h1", "lbctl", "stats")
     assert (result.returncode, result.stdout.startswith("jobs that ended")) == (0, True)
-    assert_one_line(result.stderr, "lbctl", "h2 (its lbm cannot be reached)")
+    assert_one_line(result.stderr, "lbctl", "h2 (its LBM cannot be reached)")
 
 
 def test_what_stays_is_measured_too(lab):

@@ -48,7 +48,7 @@ def test_without_a_past_there_is_one_queue_for_all(lab):
         "none",
         [],
     )
-    lab.wait_until(lambda: "on record; it takes 200" in show(lab)["reason"], "a look")
+    lab.wait_until(lambda: "on record; 200 are needed" in show(lab)["reason"], "a look")
     (tier,) = show(lab)["tiers"]
     assert (tier["tier"], tier["cutoff_s"], tier["slots"]) == (1, None, 2)
     assert sorted(tier["hosts"]) == ["h1", "h2"]

@@ -75,7 +75,7 @@ ADMINISTRATOR = (
     Task("another algorithm, for good", "scontrol reconfigure",
          "docs/how-to/choose-an-algorithm.md", ("--save", "--reset"),
          "lbctl algorithm LOWEST --save; lbctl algorithm --reset",
-         ("it is saved", "each host's lbd.toml holds again")),
+         ("saved, so it survives restarts", "each host's lbd.toml applies to lim.algorithm again")),
     Task("a parameter, misspelt", "scontrol show config", "docs/how-to/choose-an-algorithm.md",
          ("lbctl param",), "lbctl param min_gian 0.2", ('did you mean "min_gain"?',), 2),
     Task("what failed of late", "sacct --state=F", "docs/how-to/find-and-end-jobs.md",

@@ -85,7 +85,7 @@ def up(short_dir):
 def test_an_orderly_end_stops_lbm_then_lim_and_leaves_nothing(up):
     assert up.stop(signal.SIGINT) == 0
     words = [line.removeprefix("lbd up: ") for line in up.said().splitlines() if "lbd up" in line]
-    words = [word for word in words if word != "ending 1 left behind"]  # a keeper not quite gone
+    words = [word for word in words if word != "killing 1 left behind"]  # a keeper not quite gone
     assert words[-5:] == ["stopping lbm", "lbm stopped", "stopping lim", "lim stopped", "stopped"]
     assert up.left() == []
 
@@ -108,7 +108,7 @@ def test_a_killed_daemon_is_started_again(up):
     first = up.pid("lbm")
     os.kill(first, signal.SIGKILL)
     wait_until(lambda: up.pid("lbm") != first, "a new lbm", 15, up.said)
-    assert "lbm was killed by signal 9; starting it again in 0.1 s" in up.said()
+    assert "lbm was killed by signal 9; restarting it in 0.1 s" in up.said()
     assert up.stop() == 0
     assert up.left() == []
 
@@ -124,7 +124,7 @@ def test_lbctl_restarts_daemons_that_lbd_up_starts_again_at_once(up):
     assert json.loads(found.stdout) == {"schema": 1, **second}
     assert first["lim"] != second["lim"]
     assert first["lbm"] != second["lbm"]
-    assert "lbm makes way for another" in up.said()
+    assert "lbm makes way for its successor" in up.said()
     assert up.stop() == 0
     assert up.left() == []
 
@@ -152,7 +152,7 @@ def test_a_second_one_is_refused(up):
         env=client_environment(),
     )  # fmt: skip
     assert second.returncode == 1
-    assert second.stderr.startswith(f"lbd up: another `lbd up` (pid {up.process.pid}) runs on")
+    assert second.stderr.startswith(f"lbd up: another `lbd up` (pid {up.process.pid}) is using")
     assert second.stderr.count("\n") == 1
 
 
@@ -181,8 +181,8 @@ def test_a_daemon_that_refuses_its_configuration_is_not_started_for_ever(short_d
         sets = ("--set", f"security.key_file={key}", "--set", f"lim.port={port}")
         started = Up(short_dir, *sets)
         assert started.process.wait(timeout=40) == 2
-    assert "refuses its configuration" in started.said()
-    assert "starting it again" not in started.said()
+    assert "rejects its configuration" in started.said()
+    assert "restarting it" not in started.said()
     assert started.left() == []
 
 

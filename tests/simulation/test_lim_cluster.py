@@ -271,7 +271,7 @@ def test_a_drain_of_a_host_that_is_down_outlives_a_restart_of_all_lims(seed):
     cluster.run(2 * PARAMS.keepalive_s + 5)
     assert all(host.state.table.drains == {"h3": True} for host in cluster.alive())
     cluster.start(HostId("h3"))
-    cluster.run_until(lambda: cluster["h3"].drained_kept, 10, "it is drained when it is back")
+    cluster.run_until(lambda: cluster["h3"].drained_kept, 10, "it will be drained when it is back")
 
 
 @pytest.mark.parametrize("seed", SEEDS)

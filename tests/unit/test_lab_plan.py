@@ -112,17 +112,17 @@ def test_a_number_of_hosts_without_addresses_is_refused(count):
 def test_a_directory_too_long_for_sockets_is_refused():
     names = planning.host_names(100)
     planning.check_root(Path("/tmp/" + "d" * 81), names)
-    with pytest.raises(ConfigError, match="86 characters at most"):
+    with pytest.raises(ConfigError, match="86 characters"):
         planning.check_root(Path("/tmp/" + "d" * 82), names)
 
 
 @pytest.mark.parametrize(
     ("place", "isolate", "part"),
     [
-        ("/srv", "none", "only hosts in namespaces"),
-        ("/tmp/a lab", "namespaces", "the lab lies in it"),
-        ("/", "namespaces", "the lab lies in it"),
-        ("/opt/python", "namespaces", "Python lies in it"),
+        ("/srv", "none", "needs hosts in namespaces"),
+        ("/tmp/a lab", "namespaces", "the lab is in it"),
+        ("/", "namespaces", "the lab is in it"),
+        ("/opt/python", "namespaces", "Python is in it"),
     ],
 )
 def test_what_all_hosts_need_stays_shared(place, isolate, part):

@@ -46,19 +46,20 @@ from lbd.text.units import duration_text
 
 HOST_JOBS_MAX = 100_000
 PAGES_MAX = 100  # of one host; 50 hold as many jobs, unless it gives a few at a time
-ONE_HOST = "this cluster has one host: there is nothing to choose"
+ONE_HOST = "this cluster has only one host, so there is nothing to tune"
 HEADER = ("ALGORITHM", "WITH", ">RESPONSE", ">SAVES", ">± 95 %", ">MOVED", ">WRONG", ">MSG/HOST/S",
           ">CPU COST")  # fmt: skip
 EXAMPLES = (
-    "lbctl advise                      the jobs of the last day",
-    "lbctl advise --since 7d           those of the week, for a rule that holds longer",
+    "lbctl advise                      from the last day's jobs",
+    "lbctl advise --since 7d           from a week's jobs, for settings meant to last",
     "lbctl advise --json | jq '.best'",
 )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", type=span, default=DAY_S,
-                        help="of jobs ended since then: 7d, yesterday; default 1d")  # fmt: skip
+                        help="only jobs that ended since then: 7d, yesterday; default "
+                             "1d")  # fmt: skip
 
 
 def advise(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -70,7 +71,7 @@ def advise(daemons: Daemons, options: argparse.Namespace) -> int:
     day = read_day(daemons, jobs)
     if day.strangers:
         left_out = f"{day.strangers} jobs are left out"
-        complain("lbctl", f"{left_out}: their hosts are no longer in the cluster")
+        complain("lbctl", f"{left_out}: their hosts have left the cluster")
     results = replayed(day) if not reason_not(day, options.since) else []
     owners = owner_results(daemons, since)
     queue = queue_results(daemons, since)
@@ -105,14 +106,14 @@ def history(daemons: Daemons, host: str, since: float) -> list[PastJob]:
             break
         page = ask_host(daemons, "history", host, since=since, after=after).get("jobs")
         if not isinstance(page, list):
-            raise PeerError("the daemon's answer holds no jobs; is it another version?")
+            raise PeerError("the daemon's answer contains no jobs; is it another version?")
         if not page:
             return jobs
         jobs += [PastJob(*row[1:]) for row in page]
         if page[-1][0] <= after:
-            raise PeerError(f"{host} counts its jobs backwards")
+            raise PeerError(f"{host} sent a page of jobs that goes backwards")
         after = page[-1][0]
-    complain("lbctl", f"{host}: only its oldest {len(jobs)} jobs count; try a shorter --since")
+    complain("lbctl", f"{host}: only its oldest {len(jobs)} jobs are used; try a shorter --since")
     return jobs
 
 
@@ -146,8 +147,8 @@ def reason_not(day: Day, span_s: float) -> str:
     if day.movable >= JOBS_MIN:
         return ""
     return (
-        f"within {duration_text(span_s)} {day.jobs} jobs, of which {day.movable} could have moved"
-        f" and were worth it: too few to judge ({JOBS_MIN} are needed; try a longer --since)"
+        f"{day.jobs} jobs in {duration_text(span_s)}, {day.movable} of them movable and worth "
+        f"moving: too few to judge ({JOBS_MIN} are needed; try a longer --since)"
     )
 
 
@@ -216,7 +217,10 @@ def show(day: Day, results: list[Finding], span_s: float) -> None:
         f"{day.movable} could move; utilisation {load_of(day.setup):.0%} without pauses"
     )
     if day.guessed:
-        put(f"the CPU time of {day.guessed} jobs was not measured: taken from like commands")
+        put(
+            f"the CPU time of {day.guessed} jobs was not measured and is taken from similar "
+            "commands"
+        )
     put()
     ranked = [now, *sorted(results[1:], key=lambda one: -one.gain)]
     print_table(HEADER, [row_of(one, is_now=one is now) for one in ranked])
@@ -244,7 +248,7 @@ def changes(trial: Trial) -> str:
 
 def advice(now: Finding, chosen: Finding | None) -> list[str]:
     if chosen is None:
-        return [f"nothing tried would clearly have been better than {now.trial.algorithm} as it is"]
+        return [f"nothing tried was clearly better than the current {now.trial.algorithm}"]
     trial = chosen.trial
     more = chosen.messages_per_host_s - now.messages_per_host_s
     cost = f"{abs(more):.2g} messages per host and second {'more' if more >= 0 else 'less'}"

@@ -34,7 +34,7 @@ def interruptions_of(answer: Json) -> list[owner_advice.Interruption]:
     """Raises PeerError."""
     rows = answer.get("interruptions")
     if not isinstance(rows, list):
-        raise PeerError("the daemon's answer is none about owners; is it another version?")
+        raise PeerError("the daemon's answer is not about owners; is it another version?")
     return [owner_advice.Interruption(*row) for row in rows]
 
 
@@ -49,7 +49,7 @@ def queue_results(daemons: Daemons, since: float) -> list[malleable_advice.Malle
             raise Unavailable(f"{DISPATCHER} did not answer")
         found = [job for job in tables(reply, "jobs") if "slots_least" in job]
     except LbdError as problem:
-        complain("lbctl", f"without the jobs of the queue: {problem}")
+        complain("lbctl", f"jobs of the queue are not included: {problem}")
         return []
     rows = tables(daemons.lim({"op": "status"}), "hosts")
     slots = [(text(row, "name"), number(table(row, "slots"), "total")) for row in rows]
@@ -63,7 +63,7 @@ def queue_results(daemons: Daemons, since: float) -> list[malleable_advice.Malle
 
 def say_if_few(count: int, needed: int, what: str) -> None:
     if 0 < count < needed:
-        complain("lbctl", f"{what}: only {count}, too few for advice ({needed} are needed)")
+        complain("lbctl", f"{what}: only {count}, too few for advice ({needed} needed)")
 
 
 def past_queued(job: Json, since: float) -> malleable_advice.PastQueued | None:
@@ -104,7 +104,7 @@ def malleable_lines(results: list[malleable_advice.MalleableAdvice]) -> list[str
     """The queue's jobs again under each strategy, and the one that saves."""
     rows = [
         (
-            one.strategy + (", as it is set here" if n == 0 else ""),
+            one.strategy + (", the current setting" if n == 0 else ""),
             duration(one.turnaround_s),
             duration(one.saved_s) if n else "",
             duration(one.saved_ci_s) if n else "",
@@ -115,7 +115,7 @@ def malleable_lines(results: list[malleable_advice.MalleableAdvice]) -> list[str
     lines = lay_out(MALLEABLE_HEADER, rows, paint_for(sys.stdout))
     chosen = malleable_advice.best(results)
     if chosen is None:
-        return [*lines, "", "no other dispatch.malleable would clearly have been better"]
+        return [*lines, "", "no other dispatch.malleable was clearly better"]
     others = ""
     if chosen.others_s > results[0].others_s:
         more = chosen.others_s - results[0].others_s
@@ -123,8 +123,8 @@ def malleable_lines(results: list[malleable_advice.MalleableAdvice]) -> list[str
     saved = f"{duration_text(chosen.saved_s)} (± {duration_text(chosen.saved_ci_s)})"
     return [
         *lines, "",
-        f'dispatch.malleable = "{chosen.strategy}" would have saved malleable jobs {saved} each'
-        f" on average{others}",
+        f'dispatch.malleable = "{chosen.strategy}" would have saved malleable jobs an average of '
+        f"{saved}{others}",
     ]  # fmt: skip
 
 
@@ -150,13 +150,14 @@ def owner_lines(results: list[owner_advice.OwnerRuleResult]) -> list[str]:
     lines = lay_out(OWNER_HEADER, rows, paint_for(sys.stdout))
     chosen = owner_advice.best(results)
     if chosen is None:
-        return [*lines, "", "no other rule for owners would clearly have been better"]
+        return [*lines, "", "no other rule for owners was clearly better"]
     saved_s = results[0].delay_s - chosen.delay_s
     return [
         *lines,
         "",
         f'"{chosen.rule}" would have saved {duration_text(saved_s)} of waiting and lost work; to '
-        "use it, put this into lbd.toml of these hosts:",
+        "use "
+        "it, add this to lbd.toml on these hosts:",
         "    [admission]",
         *(f"    {line}" for line in chosen.setting.split(", ")),
     ]

@@ -60,13 +60,13 @@ DAEMONS = ("up", "lim", "lbm", "dispatcher")
 ENDING_S, POLL_S = 15.0, 0.1
 PARTS = {
     AUTHORITY[1]: "the authority",
-    LEDGER: "the ledger of the queue",
+    LEDGER: "the queue's ledger",
     SETTINGS: "the cluster's settings",
-    HOSTS: "the hosts it has met",
+    HOSTS: "the known hosts",
     CONFIG: "lbd.toml",
 }
 BACKUP_EXAMPLES = ("lbctl backup /root/lbd-$(date +%F).tar        on a running host",)
-RESTORE_EXAMPLES = ("lbctl restore /root/lbd-2026-11-21.tar        while nothing of lbd runs here",)
+RESTORE_EXAMPLES = ("lbctl restore /root/lbd-2026-11-21.tar        while no lbd daemon runs here",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Manifest:
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("file", metavar="FILE", help="only its owner can read it")
+    parser.add_argument("file", metavar="FILE", help="readable by its owner only")
 
 
 # backup
@@ -95,7 +95,7 @@ def backup(options: argparse.Namespace, path: str | None) -> int:
     with scratch(file.parent) as directory:
         parts = gathered(config, directory)
         if not set(parts) - {CONFIG, HOSTS}:
-            raise LbdError(f"nothing to keep on {config.host.name}: no authority, ledger, settings")
+            raise LbdError(f"nothing to save on {config.host.name}: no authority, ledger, settings")
         known = authority_known_here(config)
         manifest = Manifest(
             1, lbd.__version__, config.cluster.name, config.host.name, time.time(), known
@@ -175,9 +175,9 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         if LEDGER in parts:
             if ledger_path(config) is None:
                 raise LbdError(
-                    f"{file} has a ledger, and this host's is in {config.dispatch.store}"
+                    f"{file} contains a ledger, but this host's is in {config.dispatch.store}"
                 )
-            why = f"restored from a copy of {when}"
+            why = f"restored from a backup of {when}"
             restored = begin_again(directory / LEDGER, why, time.time())
         if AUTHORITY[1] in parts:
             kept = why_kept(checked_authority(directory / "authority", config), config)
@@ -188,9 +188,9 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
     if options.json:
         print_json({"file": str(file), "parts": parts, **asdict(restored)})
         return 0
-    put(f"restored from {file}, of {manifest.host}, {when}: {listed(parts) or 'nothing'}")
+    put(f"restored from {file} ({manifest.host}, {when}): {listed(parts) or 'nothing'}")
     if kept:
-        say(f"{kept}; the one in {file} is left out")
+        say(f"{kept}; the one in {file} was not restored")
     if made:
         say(made)
     say_what_is_next(restored, parts, manifest, config)
@@ -202,18 +202,18 @@ def say_what_is_next(
 ) -> None:
     host = config.host
     if AUTHORITY[1] in parts:
-        say("hosts that joined since then must join again, and those that were revoked since then "
-            f"are to be revoked again; the others hear from {host.name} where to renew their "
+        say("hosts that joined since then must join again, and hosts revoked since then must be "
+            f"revoked again; {host.name} tells the others where to renew their "
             "certificates")  # fmt: skip
     if restored.held or restored.lost:
-        say(f"{restored.held} jobs are held, {restored.lost} are lost; when the dispatcher runs: "
+        say(f"{restored.held} jobs are held, {restored.lost} are lost; once the dispatcher runs: "
             "`lbctl jobs`, then `lbctl release ID` or `lbctl kill ID`")  # fmt: skip
     if is_elsewhere(host.address):
-        say(f"{host.address} is no address of this machine: `lbctl config set host.address` first")
+        say(f"{host.address} is not this machine's address: `lbctl config set host.address` first")
     if manifest.authority and not host_files(config).exist():
-        say(f"{host.name} has no certificate any more: `lbctl token create {host.name}` on the "
-            "authority's host, and `lbctl join` here, first")  # fmt: skip
-    put("start the daemons: `lbd up`, or systemctl start lbd.target")
+        say(f"{host.name} has no certificate: first run `lbctl token create {host.name}` on the "
+            "authority's host and `lbctl join` here")  # fmt: skip
+    put("start the daemons: `lbd up` or `systemctl start lbd.target`")
 
 
 def need_stopped(config: Config, patience_s: float = 0.0) -> None:
@@ -221,7 +221,7 @@ def need_stopped(config: Config, patience_s: float = 0.0) -> None:
     deadline_s = time.monotonic() + patience_s
     while running := program_running(config):
         if time.monotonic() >= deadline_s:
-            raise LbdError(f"{running} runs here: stop the daemons first")
+            raise LbdError(f"{running} is running here: stop the daemons first")
         time.sleep(POLL_S)
 
 
@@ -244,9 +244,9 @@ def unpacked(file: Path, directory: Path) -> list[str]:
                 name = member.name
                 is_part = name in (MANIFEST, *AUTHORITY, *PARTS) and name not in names
                 if not (is_part and is_whole(member)):
-                    raise LbdError(f"{file} is no backup of lbctl's: {one_line(name, 80)} in it")
+                    raise LbdError(f"{file} is not an lbctl backup: {one_line(name, 80)} in it")
                 if name != LEDGER and member.size > SMALL_BYTES_MAX:
-                    raise LbdError(f"{file}: {name} in it is larger than {SMALL_BYTES_MAX} bytes")
+                    raise LbdError(f"{file}: {name} is larger than {SMALL_BYTES_MAX} bytes")
                 source = tar.extractfile(member)
                 assert source is not None  # it is a file
                 with source, (directory / name).open("wb") as target:
@@ -255,10 +255,10 @@ def unpacked(file: Path, directory: Path) -> list[str]:
     except OSError as problem:
         raise LbdError(f"{file}: {problem.strerror or problem}") from problem
     except (tarfile.TarError, ValueError, MemoryError) as problem:  # the last two of its headers
-        why = one_line(str(problem)) or "it says it is larger than it can be"
-        raise LbdError(f"{file} is no backup of lbctl's: {why}") from problem
+        why = one_line(str(problem)) or "a header gives an impossible size"
+        raise LbdError(f"{file} is not an lbctl backup: {why}") from problem
     if MANIFEST not in names or len(set(AUTHORITY) & set(names)) == 1:
-        raise LbdError(f"{file} is no whole backup of lbctl's")
+        raise LbdError(f"{file} is not a complete lbctl backup")
     return [name for name in names if name != MANIFEST]
 
 
@@ -280,7 +280,7 @@ def manifest_in(file: Path, directory: Path) -> Manifest:
         if not (0 <= manifest.unix_s <= UNIX_S_MAX and "".join(texts).isprintable()):
             raise ValueError
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise LbdError(f"{file}: made by another release of lbd, or damaged") from None
+        raise LbdError(f"{file}: from another release of lbd, or damaged") from None
     return manifest
 
 
@@ -289,13 +289,13 @@ def check_is_ours(file: Path, manifest: Manifest, config: Config) -> None:
     ours = authority_known_here(config)
     if ours and manifest.authority != ours:
         raise LbdError(
-            f"{file} is of cluster {one_line(manifest.cluster, 80)} with another authority than "
-            f"this host's; to have it here all the same, remove {host_files(config).root} and "
+            f"{file} is from cluster {one_line(manifest.cluster, 80)}, whose authority is not "
+            f"this host's; to restore it anyway, remove {host_files(config).root} and "
             f"{authority_dir(config)}"
         )
     if config.path and manifest.cluster != config.cluster.name:
         said = one_line(manifest.cluster, 80)
-        raise LbdError(f"{file} is of cluster {said}, and {config.path} of {config.cluster.name}")
+        raise LbdError(f"{file} is of cluster {said}, but {config.path} of {config.cluster.name}")
 
 
 def checked_authority(directory: Path, config: Config) -> Ledger:
@@ -315,12 +315,12 @@ def why_kept(copied: Ledger, config: Config) -> str:
     here, home = authority_in(config), host_files(config).read_home()[0]
     if home not in ("", config.host.name):
         copied.check_member(config.host.name)  # or `authority take` would refuse, and too late
-        return f"the authority is on {home}; if {home} is lost, `lbctl authority take` has it here"
+        return f"the authority is on {home}; if {home} is lost, run `lbctl authority take` here"
     try:
         is_newer = here.exists() and here.ledger().number >= copied.number
     except ConfigError:  # damaged: that is what a copy is for
         is_newer = False
-    return f"the authority on {config.host.name} is kept, it is no older" if is_newer else ""
+    return f"the authority on {config.host.name} is kept: it is not older" if is_newer else ""
 
 
 def put_in_place(

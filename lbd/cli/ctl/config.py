@@ -44,16 +44,16 @@ ALGORITHM = "lim.algorithm"
 LISTENER = "metrics.listen"
 HEADER = ("SETTING", "VALUE", "FROM")
 ABOUT = {
-    "check": "whether a file is valid, with a line for each fault",
-    "show": "every setting in force on this host, and where it comes from",
+    "check": "check a file and report each fault",
+    "show": "show every setting in force on this host, and where it comes from",
     "set": "change one setting in this host's lbd.toml, or for the whole cluster",
 }
 EXAMPLES = (
     "lbctl config check                        this host's lbd.toml",
-    "lbctl config check new.toml               before it is put in place",
-    "lbctl config show --changed               what is not as built in",
+    "lbctl config check new.toml               before you install it",
+    "lbctl config show --changed               only what differs from the defaults",
     "lbctl config show lim                     one section",
-    "lbctl config set admission.slots 2        in force at once",
+    "lbctl config set admission.slots 2        takes effect at once",
     "lbctl config set lim.local_threshold 0.5 --cluster",
 )
 
@@ -92,20 +92,23 @@ def add_check(parser: Parser) -> None:
 
 def add_show(parser: Parser) -> None:
     parser.set_defaults(run=show)
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a section, or one setting")
-    parser.add_argument("--changed", action="store_true", help="only what is not as built in")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="a section or one setting")
+    parser.add_argument(
+        "--changed", action="store_true", help="only settings that differ from the defaults"
+    )
 
 
 def add_set(parser: Parser) -> None:
     parser.set_defaults(run=change)
     parser.add_argument("name", metavar="SECTION.KEY")
-    parser.add_argument("value", metavar="VALUE", nargs="?", help="a word, or as TOML has it")
-    parser.add_argument("--unset", action="store_true", help="take it out: the built-in value "
-                        "holds, or with --cluster each host's own")  # fmt: skip
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="a word, or a TOML value")
+    parser.add_argument("--unset", action="store_true", help="remove it: the default applies "
+                                                             "again, or with --cluster each host's "
+                                                             "own value")  # fmt: skip
     parser.add_argument("--cluster", action="store_true",
-                        help="on every host, also on hosts that join, and after restarts: for "
-                        "[dispatch], [tags], cluster.resources, lim.algorithm and all "
-                        "that `lbctl param` lists")  # fmt: skip
+                        help="for all hosts, including those that join later, and across restarts; "
+                             "works for [dispatch], [tags], cluster.resources, lim.algorithm and "
+                             "everything `lbctl param` lists")  # fmt: skip
 
 
 def run_command(options: argparse.Namespace, path: str | None) -> int:
@@ -127,7 +130,7 @@ def check(options: argparse.Namespace, path: str | None) -> int:
     elif config.path:
         say(f"{config.path} is valid")
     else:
-        say(f"there is no {absent_file(named)}: every setting is as built in")
+        say(f"{absent_file(named)} does not exist: all settings have their defaults")
     return 1 if faults else 0
 
 
@@ -149,12 +152,14 @@ def faults_of_resources(config: Config) -> list[str]:
 def show(options: argparse.Namespace, path: str | None) -> int:
     config, faults = load_despite_faults(path)
     if faults:
-        complain("lbctl", f"{faults[0]}; shown without what is wrong there (lbctl config check)")
+        complain("lbctl", f"{faults[0]}; settings with faults are left out (lbctl config check)")
     found = [one for one in in_force(config) if is_meant(one.name, options.name)]
     if options.name and not found:
         known = [one.name for one in settings(config, config)]
         sections = list(dict.fromkeys(name.partition(".")[0] for name in known))
-        raise ConfigError(f"no setting {options.name!r}; {hint(options.name, known + sections)}")
+        raise ConfigError(
+            f"no setting named {options.name!r}; {hint(options.name, known + sections)}"
+        )
     if options.changed:
         found = [one for one in found if one.is_changed]
     if options.json:
@@ -233,12 +238,14 @@ def plain(value: object) -> object:
 def change(options: argparse.Namespace, path: str | None) -> int:
     name: str = options.name
     if options.unset == (options.value is not None):
-        raise ConfigError("give a value, or --unset" if not options.unset else "--unset: no value")
+        raise ConfigError(
+            "give a value, or --unset" if not options.unset else "--unset takes no value"
+        )
     if options.cluster:
         return change_for_all(options, path)
     section, dot, key = name.partition(".")
     if not (dot and key):
-        raise ConfigError(f"{name}: write section.key")
+        raise ConfigError(f"{name}: must be section.key")
     file = absent_file(path) or find_file(path)
     assert file is not None  # or it is absent
     need_writable(file.parent)
@@ -260,9 +267,9 @@ def change(options: argparse.Namespace, path: str | None) -> int:
     if options.json:
         print_json({"name": name, "value": value, "file": str(file), "in_force": has_taken_effect})
         return 0
-    what = f"{name} = {shown(value)}" if value is not None else f"{name}: as built in"
+    what = f"{name} = {shown(value)}" if value is not None else f"{name}: back to the default"
     runs = any(os.path.exists(daemons.socket(daemon)) for daemon in ("lim", "lbm"))
-    later = f"in force {after(name, daemons)}" if runs else "in force when lbd starts here"
+    later = f"takes effect {after(name, daemons)}" if runs else "takes effect when lbd starts here"
     say(f"{what} ({file}): {overruled or ('in force' if has_taken_effect else later)}")
     return 0
 
@@ -322,7 +329,7 @@ def reload(daemons: Daemons) -> bool:
     try:
         daemons.lbm({"op": "reload"})
     except LbdError as problem:
-        complain("lbctl", f"it is in the file, but `lbctl reload` failed: {problem}")
+        complain("lbctl", f"written to the file, but `lbctl reload` failed: {problem}")
         return False
     return True
 
@@ -342,7 +349,7 @@ def change_for_all(options: argparse.Namespace, path: str | None) -> int:
 def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
     name: str = options.name
     if name in QUEUE:
-        raise ConfigError(f"{name}: `lbctl queue` changes it")
+        raise ConfigError(f"{name}: use `lbctl queue` to change it")
     value = None if options.unset else toml_value(options.value)
     if value is not None:
         saved = {**daemons.saved(), name: shared_text(name, value)}
@@ -354,10 +361,10 @@ def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
         return 0
     hosts, changed = int(number(reply, "hosts")), int(number(reply, "changed"))
     if value is None:
-        says = "each host's lbd.toml holds again"
+        says = "each host's lbd.toml applies again"
     else:
         is_queue = name.startswith(OF_THE_QUEUE)
-        says = "the dispatcher takes it up" if is_queue else "in force"
+        says = "the dispatcher picks it up" if is_queue else "in force"
         says += " within 2 s"
     what = f"{name} = {shown(value)}" if value is not None else name
     say(f"{what}: on {changed} of {hosts} host{'s' * (hosts != 1)}; {says}")
@@ -376,13 +383,13 @@ def sign_again(daemons: Daemons, replaced: str) -> None:
     if not signer or (signer != replaced and not is_revoked):
         return
     own = daemons.config.host.name
-    why = "is revoked" if is_revoked else "is to be replaced"
+    why = "is revoked" if is_revoked else "must be replaced"
     why = "with an old certificate" if signer == own else f"by {signer}, which {why}"
     try:
         daemons.lim({"op": "settings", "sign": True}, FORWARD_TIMEOUT_S)
-        done = f"{own} has signed them; lbctl config show --changed has them"
+        done = f"now signed by {own}; see `lbctl config show --changed`"
     except LbdError as problem:
-        done = f"hosts that join will not take them: {problem}"
+        done = f"hosts that join will not accept them: {problem}"
     complain("lbctl", f"the settings for all hosts were signed {why}: {done}")
 
 

@@ -40,7 +40,7 @@ def doctor(options: argparse.Namespace, path: str | None) -> int:
     try:
         config = load(path)
     except ConfigError as problem:
-        fault = Check("configuration", FAULT, str(problem), "correct that line")
+        fault = Check("configuration", FAULT, str(problem), "correct it")
         return report([fault], "", options.json)
     return report([*checks(config)], config.host.name, options.json)
 

@@ -18,7 +18,7 @@ LISTS = (("always", "your list"), ("never", "your list"),
 
 
 def add_command(parser: Parser, nargs: str | None = "?") -> None:
-    parser.add_argument("command", metavar="COMMAND", nargs=nargs, help="it is not run")
+    parser.add_argument("command", metavar="COMMAND", nargs=nargs, help="is not run")
     rest = parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER)
     rest.required = False  # else it is named as missing where COMMAND is
 
@@ -67,7 +67,7 @@ def show_all(reply: Json) -> None:
             put(f"{key.removeprefix('host_')} by {whose}: {', '.join(names)}")
     known = sorted(tables(reply, "commands"), key=lambda row: -number(row, "cpu_s"))
     if not known:
-        put("no command of yours has been measured yet")
+        put("none of your commands has been measured yet")
         return
     put(f"worth moving from {duration(number(reply, 'threshold_s'))} of CPU time", "")
     header = ("COMMAND", "LEAVES", ">CPU TIME", ">RUNS", ">MEASURED")

@@ -18,7 +18,7 @@ def check_address(own: OwnConfig) -> None:
     address = own.config.host.address
     if not is_elsewhere(address):
         return
-    says = f"{address} is no address of this machine; `ip address` shows those it has"
+    says = f"{address} is not an address of this machine; see `ip address`"
     if ("host", "address") in own.lacking:
         raise ConfigError(f"--address: {says}")
     how = "`lbctl config set host.address ADDRESS` changes it"
@@ -27,27 +27,27 @@ def check_address(own: OwnConfig) -> None:
 
 def joined_already(host: str, files: HostFiles) -> str:
     home = files.read_home()[0]
-    says = f"this host has joined already, as {host}, with the authority of {home}"
+    says = f"this host has already joined, as {host}, with the authority on {home}"
     if home != host:
         return f"{says}; to leave that cluster, remove {files.root}"
-    how = "`lbctl config set host.address ADDRESS` and a restart give it another address"
-    return f"{says}; {how}; to begin again, remove {files.root} and the authority's directory"
+    how = "to change its address, run `lbctl config set host.address ADDRESS` and restart"
+    return f"{says}; {how}; to start over, remove {files.root} and the authority's directory"
 
 
 def remarks(own: OwnConfig, path: str | None) -> None:
     """On what may not be meant."""
     if own.config.host.address.startswith("127."):
         address = own.config.host.address
-        complain("lbctl", f"no other machine reaches this one at {address} (host.address)")
+        complain("lbctl", f"no other machine can reach this one at {address} (host.address)")
     private = os.geteuid() != 0 and own.file != SYSTEM_FILE
     if private and path is None and "LBD_CONFIG" not in os.environ:
-        complain("lbctl", "this is not root: the cluster is for your processes alone, by "
-                 f"{own.file}; remove that file to undo it")  # fmt: skip
+        complain("lbctl", "not running as root: the cluster serves only your own processes (see "
+                          f"{own.file}; remove that file to undo)")  # fmt: skip
 
 
 def say_if_unheard(config: Config) -> None:
     try:
         ask(Path(config.host.runtime_dir) / "lim.sock", {"op": "status"}, 2.0)
     except LbdError:
-        complain("lbctl", "the LIM of this host does not answer: nobody hears of it before "
-                 "`lbd up` runs here")  # fmt: skip
+        complain("lbctl", "this host's LIM does not answer: other hosts learn of it only once `lbd "
+                          "up` runs here")  # fmt: skip

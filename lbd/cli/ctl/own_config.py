@@ -42,7 +42,7 @@ def own_config(path: str | None, wanted: Keys, otherwise: Keys) -> OwnConfig:
             there = has[section, key]
             how = shlex.join(["lbctl", "config", "set", f"{section}.{key}", value])
             raise ConfigError(
-                f"{file} says {section}.{key} = {there!r}, not {value!r}; `{how}` changes it"
+                f"{file} has {section}.{key} = {there!r}, not {value!r}; `{how}` changes it"
             )
     lacking = {key: value for key, value in {**otherwise, **wanted}.items() if key not in has}
     overrides = [f"{section}.{key}={json.dumps(v)}" for (section, key), v in lacking.items()]
@@ -118,4 +118,6 @@ def need_writable(path: Path) -> None:
     """Raises ConfigError."""
     there = next(p for p in (path, *path.parents) if p.exists())
     if not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError(f"{there}: you may not write there; only root or the daemons' user can")
+        raise ConfigError(
+            f"{there}: permission denied; only root and the daemons' user can write there"
+        )

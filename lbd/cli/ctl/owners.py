@@ -16,14 +16,14 @@ from lbd.console.usage_hosts import ask_host, gather
 HEADER = ("HOST", "OWNER", "SINCE", ">STAYS", ">FREE WITHIN", ">P01", ">P11", ">SEEN", "RULE")
 GO_FIRST = (">P01", ">P11", ">STAYS", ">SEEN", "SINCE")
 EXAMPLES = (
-    "lbctl owners                      who is back, and when their hosts will be free",
+    "lbctl owners                      whose owner is back, and when the host will be free",
     "lbctl owners --hours              when they are usually away, by hour of the week",
     "lbctl owners --json | jq '.[] | {host, owner, since}'",
 )
 
 
 def add_options(parser: Parser) -> None:
-    about = "also how likely each is away, in tenths, by hour of the week"
+    about = "also show how likely each owner is away, in tenths, by hour of the week"
     parser.add_argument("--hours", action="store_true", help=about)
     add_utc(parser)
 
@@ -32,7 +32,9 @@ def owners(daemons: Daemons, options: argparse.Namespace) -> int:
     found = gather(daemons, lambda host: ask_host(daemons, "owners", host))
     if found.missing:
         unreached = ", ".join(f"{host} ({why})" for host, why in found.missing.items())
-        complain("lbctl", f"these hosts did not answer, so their owners are not shown: {unreached}")
+        complain(
+            "lbctl", f"owners of these hosts are missing, since they did not answer: {unreached}"
+        )
     rows = list(found.answers.values())
     if options.json:
         shown = [{key: row[key] for key in row if key != "interruptions"} for row in rows]

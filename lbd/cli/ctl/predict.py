@@ -29,27 +29,37 @@ GO_FIRST = (">90 % WITHIN", ">RUNS")
 
 
 def add_options(parser: Parser) -> None:
-    of_what = "slots that the job needs, or the range that it can use (default 1)"
+    of_what = "slots the job needs, or the range it can use (default 1)"
     parser.add_argument(
         "-n", "--slots", metavar="N|MIN-MAX", type=slots_of, default=(1, 1), help=of_what
     )
-    shape = "its average parallelism A and the variance SIGMA of that"
+    shape = "its average parallelism A and its variance SIGMA"
     parser.add_argument("--speedup", metavar="A[,SIGMA]", type=speedup_of, help=shape)
     parser.add_argument("--work", metavar="DUR", type=duration, help="its CPU time on one slot")
     parser.add_argument(
         "--need", metavar="NAME[=AMOUNT]", action="append", default=[],
-        help="a resource that the job needs (repeatable)",
+        help="a resource the job needs (repeatable)",
     )  # fmt: skip
     parser.add_argument(
-        "--feature", metavar="NAME", action="append", default=[], help="only hosts that have it"
+        "--feature",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="only hosts that have this feature",
     )
     parser.add_argument(
-        "--not-feature", metavar="NAME", action="append", default=[], help="only hosts that lack it"
+        "--not-feature",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="only hosts that lack this feature",
     )
-    parser.add_argument("--mem", metavar="SIZE", type=memory, default=0, help="memory it asks for")
-    judged = "how well the waits of ended jobs were predicted"
+    parser.add_argument(
+        "--mem", metavar="SIZE", type=memory, default=0, help="memory the job requests"
+    )
+    judged = "show how accurate past predictions were"
     parser.add_argument("--calibration", action="store_true", help=judged)
-    own_runs = "use what your earlier runs of this command have shown"
+    own_runs = "use what was learnt from your earlier runs of this command"
     parser.add_argument("command", metavar="COMMAND", nargs="*", help=own_runs)
 
 
@@ -60,7 +70,7 @@ def slots_of(given: str) -> tuple[int, int]:
             raise argparse.ArgumentTypeError(f"{given!r} is neither a number of slots nor a range")
     found = int(least), int(most if dash else least)
     if found[0] > found[1]:
-        raise argparse.ArgumentTypeError(f"{given}: the range runs backwards")
+        raise argparse.ArgumentTypeError(f"{given}: the range is backwards")
     if dash and found[0] == found[1]:
         raise argparse.ArgumentTypeError(f"{given}: the range is a single number; write {least}")
     return found
@@ -82,7 +92,7 @@ def memory(given: str) -> int:
     if not found:
         raise argparse.ArgumentTypeError("must be above 0")
     if found < UNIT_FROM_BYTES and given[-1:].isdecimal():
-        raise argparse.ArgumentTypeError(f"{given} bytes? give a unit, such as {given}G")
+        raise argparse.ArgumentTypeError(f"{given} bytes? add a unit, such as {given}G")
     return found
 
 
@@ -129,9 +139,9 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     rows = tables(reply, "choices")
     if least == most and len(rows) < 2 and not has_end(rows):
         what = "a job" if least == 1 else f"a job of {least} slots"
-        said = f"{what}, submitted now, would begin: {begin_phrase(reply)}"
+        said = f"{what}, submitted now, would start: {begin_phrase(reply)}"
         if math.isnan(number_in(reply, "predicted_wait_s")):
-            said = f"it is not known when {what}, submitted now, would begin: {begin_phrase(reply)}"
+            said = f"unknown when {what}, submitted now, would start: {begin_phrase(reply)}"
         return wrapped(said, page.columns, "  ")
     count = f"{least}" if least == most else f"{least}-{most}"
     how = text(reply, "how")
@@ -139,7 +149,7 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     if how.startswith("from "):
         sentences += [f"predicted {how}", trust_of(reply)]
     else:  # slots are free, maybe not enough for all rows, or there is no estimate
-        sentences.append(how or "there is nothing to predict from")
+        sentences.append(how or "there is no data to predict from")
         sentences += [trust_of(reply)] * (": from " in how)
     shown = [line for said in sentences for line in wrapped(said, page.columns, "  ")]
     return [*shown, "", *page.table(HEADER, [row_of(one, reply) for one in rows], GO_FIRST)]
@@ -166,7 +176,7 @@ def row_of(one: Json, reply: Json) -> tuple[str, ...]:
 def trust_of(reply: Json) -> str:
     count = int(number_in(reply, "comparable"))
     if count >= COMPARABLE:
-        return f"corrected by how the predictions for {count} jobs turned out"
+        return f"corrected by the outcome of {count} earlier predictions"
     return (
         f"a guess, not corrected: that takes {COMPARABLE} ended jobs that had a prediction, and"
         " corrections that have helped lately"
@@ -188,11 +198,11 @@ def calibration(daemons: Daemons, options: argparse.Namespace) -> int:
         complain("lbctl", f"too few to judge: {COMPARABLE} are needed")
     if math.isnan(number_in(reply, "cc_raw")):  # a slope of 1 would look like a finding
         if count >= COMPARABLE:
-            complain("lbctl", "nothing to compare: all waits, or all predictions, are alike (less"
-                     " than a second counts as one)")  # fmt: skip
+            complain("lbctl", "nothing to compare: all waits, or all predictions, are the same "
+                              "(times below 1 s count as 1 s)")  # fmt: skip
         return 0
     if is_worthless(count, number_in(reply, "cc_corrected")):
-        put("predictions here have not come true: do not plan by them")
+        put("predictions have not been accurate here: do not rely on them")
     put(
         "log10 of the waits on log10 of the predictions: "
         f"slope {decimal(number_in(reply, 'slope'))}, "

@@ -28,7 +28,7 @@ from lbd.process.accounts import DEFAULT
 ALWAYS = ("lim", "lbm")
 DAEMONS = ("authority", *ALWAYS, "dispatcher", "metrics", "web")
 WEB_UNIT = "lbd-web.service"
-NOT_HERE = "the queue is not on this host now"
+NOT_HERE = "the queue is not on this host"
 RETURN_S = 30.0
 POLL_S = 0.05
 ANSWER_S = 5.0
@@ -39,7 +39,7 @@ def add_options(parser: Parser) -> None:
         "daemons",
         metavar="DAEMON",
         nargs="*",
-        help=f"{', '.join(DAEMONS)} (default: those that run and that somebody starts again)",
+        help=f"{', '.join(DAEMONS)} (default: all that run under a supervisor)",
     )
 
 
@@ -48,7 +48,7 @@ def restart(daemons: Daemons, options: argparse.Namespace) -> int:
     names: list[str] = options.daemons or usual(daemons)
     for name in names:
         if name not in DAEMONS:
-            raise ConfigError(f"{name!r} is no daemon of this host; there are {', '.join(DAEMONS)}")
+            raise ConfigError(f"no daemon {name!r}; daemons: {', '.join(DAEMONS)}")
     refuse_in_lab(Path(daemons.config.path))
     done: dict[str, object] = {}
     for name in names:
@@ -91,8 +91,8 @@ def refuse_in_lab(config: Path) -> None:
         return
     host, where = config.parent.name, shlex.quote(str(config.parent.parent))
     raise Refusal(
-        f"in a lab nobody starts daemons again; to restart the LBM of {host} by hand: "
-        f"lbd lab kill {host} lbm -s USR2 --dir {where} && lbd lab start {host} lbm --dir {where}",
+        f"nothing restarts daemons in a lab; to restart the LBM of {host} by hand: lbd lab kill "
+        f"{host} lbm -s USR2 --dir {where} && lbd lab start {host} lbm --dir {where}",
         "denied",
     )
 
@@ -103,18 +103,24 @@ def restarted(daemons: Daemons, name: str) -> int:
     old, uid = process_of(daemons, name)
     file = pid_file(daemons, name)
     if not old and file.exists() and not os.access(file, os.R_OK):
-        raise Refusal("only root or the daemon's own user may do that", "denied")
+        raise Refusal(
+            "permission denied: only root and the daemon's own user can do that", "denied"
+        )
     if not old:  # a signal to process 0 would reach our own caller's whole group
-        raise Unavailable(f"{name} answers, but {file} does not say which process it is")
+        raise Unavailable(f"{name} answers, but {file} does not name its process")
     try:
         # The daemons' account may write that file, which then says nothing of others' processes.
         # The web page writes it as root, and then becomes that account.
         allowed = (uid, *daemons_account(daemons)) if uid == 0 else (uid,)
         if os.stat(f"/proc/{old}").st_uid not in allowed:
-            raise Unavailable(f"{file} says process {old}, which is another user's; remove it")
+            raise Unavailable(
+                f"{file} names process {old}, which belongs to another user; remove the file"
+            )
         os.kill(old, signal.SIGUSR2)
     except PermissionError:
-        raise Refusal("only root or the daemon's own user may do that", "denied") from None
+        raise Refusal(
+            "permission denied: only root and the daemon's own user can do that", "denied"
+        ) from None
     except (ProcessLookupError, FileNotFoundError):
         raise Unavailable(f"{name} (pid {old}) has just ended") from None
     deadline_s = time.monotonic() + RETURN_S
@@ -125,7 +131,7 @@ def restarted(daemons: Daemons, name: str) -> int:
             return pid
         if name == "dispatcher" and has_ended(old) and not has_queue(daemons):
             return 0
-    raise Unavailable(f"{name} has made way and nobody starts another; `lbd up` or systemd would")
+    raise Unavailable(f"{name} has stopped, and nothing starts it again; `lbd up` or systemd would")
 
 
 def has_ended(pid: int) -> bool:

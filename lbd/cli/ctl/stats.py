@@ -40,7 +40,7 @@ GO_FIRST = (
 )  # fmt: skip
 MEDIAN, TAIL = 0.5, 0.95
 EXAMPLES = (
-    "lbctl stats                       the last day, of all hosts",
+    "lbctl stats                       the last day, all hosts",
     "lbctl stats --since 7d --user ann",
     "lbctl stats --since 30d --json | jq '.by_command[] | [.command, .mean_response_s]'",
 )
@@ -48,7 +48,8 @@ EXAMPLES = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", type=span, default=DAY_S,
-                        help="of jobs ended since then: 7d, yesterday; default 1d")  # fmt: skip
+                        help="only jobs that ended since then: 7d, yesterday; default "
+                             "1d")  # fmt: skip
     parser.add_argument("--user", metavar="U", default="", help="only that user's jobs")
 
 
@@ -57,7 +58,7 @@ def span(given: str) -> float:
     now_s = time.time()
     found = now_s - past_time(given).unix_s(now_s)
     if found <= 0:
-        raise argparse.ArgumentTypeError(f"{given!r} has not passed yet")
+        raise argparse.ArgumentTypeError(f"{given!r} is in the future")
     return found
 
 
@@ -67,7 +68,9 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
     asked = {"since": since, "user": options.user}
     found = gather(daemons, lambda host: ask_host(daemons, "stats", host, **asked))
     if options.user and whose(found) != options.user:
-        raise Refusal(f"--user {options.user}: only administrators see others' jobs", "denied")
+        raise Refusal(
+            f"--user {options.user}: only administrators can see other users' jobs", "denied"
+        )
     complain_of(found.missing)
     complain_of_lost(found)
     total, groups = summed(found)
@@ -94,7 +97,7 @@ def summed(found: Gathered[Json]) -> tuple[Measure, dict[str, dict[str, Measure]
 def rows_of(answer: Json, kind: str) -> dict[str, Measure]:
     rows = answer.get(kind)
     if not isinstance(rows, list):
-        raise PeerError("the daemon's answer holds no figures; is it another version?")
+        raise PeerError("the daemon's answer contains no figures; is it another version?")
     return dict(map(measure_of_row, rows))
 
 
@@ -106,8 +109,8 @@ def whose(found: Gathered[Json]) -> str:
 def complain_of_lost(found: Gathered[Json]) -> None:
     for host, answer in found.answers.items():
         if lost := int(number(answer, "lost")):
-            why = text(answer, "trouble") or "it is kept again now"
-            complain("lbctl", f"{host} could not keep account of {lost} jobs: {why}")
+            why = text(answer, "trouble") or "it is recording again now"
+            complain("lbctl", f"{host} could not record {lost} jobs: {why}")
 
 
 def as_json(
@@ -196,14 +199,13 @@ def notes_of(name: str, total: Measure, groups: dict[str, Measure], cut_off: int
         notes.append(f"… {len(groups) - SHOWN} more (--json)")
     if cut_off:
         notes.append(
-            f"without {cut_off} jobs of other {name}s: a host reports its {GROUPS_MAX} most "
-            "frequent ones only"
+            f"{cut_off} jobs of other {name}s are not included: each host reports only its "
+            f"{GROUPS_MAX} most frequent ones"
         )
     if none := left_out(total, groups) - cut_off:
         jobs = "1 job" if none == 1 else f"{none} jobs"
         notes.append(
-            f"{jobs} ended before a host began {'it' if none == 1 else 'them'}: cancelled while "
-            "waiting, or refused"
+            f"{jobs} ended before starting: cancelled while waiting, or refused"
             if name == "host"
             else f"{jobs} without a {name}"
         )

@@ -39,8 +39,8 @@ from lbd.policy.needs import is_size
 
 STATE_COLOURS = {"up": GREEN, "late": YELLOW, "down": RED, "revoked": RED, "drained": YELLOW}
 REVOKED = (
-    "revoked, and not heard with a new certificate; if it has none yet: lbctl token create {host}, "
-    "then on {host} lbctl join and lbctl restart"
+    "revoked, and not seen with a new certificate; to get one, run `lbctl token create "
+    "{host}`, then `lbctl join` and `lbctl restart` on {host}"
 )
 HEADER = (
     "HOST", "STATE", "BUSY", ">LOAD", ">CPU", ">IO", ">STALLED", ">UTIL", ">MEMORY", ">CORES",

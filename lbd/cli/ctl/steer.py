@@ -29,9 +29,10 @@ def add_host(parser: Parser) -> None:
 def add_drain_options(parser: Parser) -> None:
     add_host(parser)
     parser.add_argument("--reason", metavar="TEXT", default="",
-                        help="shown by `lbctl status`, with who did it and when")  # fmt: skip
+                        help="why; `lbctl status` shows it, with who drained the host and "
+                             "when")  # fmt: skip
     parser.add_argument(
-        "--wait", action="store_true", help="until nothing of other hosts runs there"
+        "--wait", action="store_true", help="wait until no job of another host is left there"
     )
     parser.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
                         help="how long to wait; then exit 1")  # fmt: skip
@@ -45,24 +46,24 @@ def add_algorithm(parser: Parser) -> None:
 def add_keeping(parser: Parser) -> None:
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--save", action="store_true",
-                        help="it holds after restarts of all daemons, too; of what is in force, "
-                        "if no other value is given")  # fmt: skip
+                        help="keep the value across restarts of all daemons; without a value, keep "
+                             "the one in force")  # fmt: skip
     either.add_argument("--reset", action="store_true",
-                        help="this value is neither set nor saved: for it, each host's own "
-                        "lbd.toml holds")  # fmt: skip
+                        help="drop the set and the saved value: each host's own lbd.toml applies "
+                             "again")  # fmt: skip
 
 
 def keeping(options: argparse.Namespace, given: object) -> Json:
     """What a change asks besides its value. Raises ConfigError."""
     if options.reset and given is not None:
-        raise ConfigError("--reset goes back to lbd.toml: leave out the value")
+        raise ConfigError("--reset takes no value: it goes back to lbd.toml")
     return {"save": options.save, "reset": options.reset}
 
 
 def add_param(parser: Parser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", help="lim.min_gain or min_gain")
     parser.add_argument("value", metavar="VALUE", nargs="?",
-                        help="without it, what is in force is shown")  # fmt: skip
+                        help="if omitted, the value in force is shown")  # fmt: skip
     add_keeping(parser)
 
 
@@ -78,15 +79,17 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     before = table(reply, "before")
     if text(before, "by"):
         said = drain_phrase(before, Clock(time.time()))
-        complain("lbctl", f"{host} was {said.replace('drained', 'drained already', 1)}")
+        complain("lbctl", f"{host} was {said.replace('drained', 'already drained', 1)}")
     if reply.get("when_back"):
-        put(f"{host} does not answer: it is drained when it is back, and nothing is sent there")
+        put(
+            f"{host} does not answer: nothing is sent there, and it will be drained when it is back"
+        )
     elif left:
         still = "1 job of other hosts still runs" if left == 1 else (
             f"{left} jobs of other hosts still run")  # fmt: skip
         put(f"{host} is drained; {still} there")
     else:
-        put(f"{host} is drained" + (" and empty" if options.wait else ": no new jobs there"))
+        put(f"{host} is drained" + (" and empty" if options.wait else ": it gets no new jobs"))
     return 1 if left else 0
 
 
@@ -122,7 +125,7 @@ def reload(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json({"reloaded": True})
     else:
-        put("the owner's rules are read again")
+        put("the owner's rules have been reloaded")
     return 0
 
 
@@ -145,11 +148,11 @@ def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, 
     if "hosts" not in reply:
         return
     if options.reset:
-        lasts = f"for {name}, each host's lbd.toml holds again"
+        lasts = f"each host's lbd.toml applies to {name} again"
     elif options.save:
-        lasts = "it is saved, and holds after restarts"
+        lasts = "saved, so it survives restarts"
     elif saved:
-        lasts = f"it lasts until every host's LIM has stopped; then {saved} holds, which is saved"
+        lasts = f"it lasts until every host's LIM has stopped; then the saved {saved} applies"
     else:
         lasts = "it lasts until every host's LIM has stopped; --save keeps it"
     hosts, changed = int(number(reply, "hosts")), int(number(reply, "changed"))
@@ -161,14 +164,14 @@ def say_missing(reply: Json) -> None:
     """The hosts that have not taken a change yet."""
     if missing := texts(reply, "missing"):
         shown = ", ".join(missing[:MISSING_SHOWN]) + (", …" if missing[MISSING_SHOWN:] else "")
-        complain("lbctl", f"not confirmed by {shown}: hosts take it when they are heard of again")
+        complain("lbctl", f"not confirmed by {shown}: they will take it when they are heard again")
 
 
 def param(daemons: Daemons, options: argparse.Namespace) -> int:
     """Shows every parameter, shows one, or changes one cluster-wide."""
     if options.name is None:
         if options.save or options.reset:
-            raise ConfigError("--save and --reset are for one parameter: name it")
+            raise ConfigError("--save and --reset need the name of a parameter")
         return all_params(daemons, options)
     request: Json = {"op": "param", "name": options.name, **keeping(options, options.value)}
     if options.value is not None:
@@ -180,7 +183,7 @@ def param(daemons: Daemons, options: argparse.Namespace) -> int:
         name, value = text(reply, "name"), shown(reply, "value")
         if "as_set" in reply:
             notice = (
-                f"{name} is set to {shown(reply, 'as_set')}; lim.adaptive turns it with the load"
+                f"{name} is set to {shown(reply, 'as_set')}; lim.adaptive adjusts it with the load"
             )
             complain("lbctl", notice)
         put(f"{name} = {value}")

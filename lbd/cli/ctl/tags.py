@@ -22,13 +22,13 @@ from lbd.theory.pareto_fit import Fit, fit
 from lbd.theory.rivals import Means, at_random, least_work, sita_e
 from lbd.theory.tags import TagsFigures, Traffic
 
-DESCRIPTION = """TAGS: each job starts in tier 1; at a tier's cutoff it is killed and starts from
+DESCRIPTION = """TAGS: every job starts in tier 1; at a tier's cutoff it is killed and starts from
 scratch in the next. Here are the cutoffs to give the tiers, for job sizes of a bounded Pareto
 distribution, and those that the queue has, with what they are solved from."""
 EXAMPLES = (
     "lbctl tags solve --alpha 1 --mean 3000 --max 1e10 --load 0.5 --hosts 4",
     "lbctl tags fit --trace SDSC-SP2.swf.gz      alpha, smallest and largest job of a trace",
-    "lbctl tags show                             the queue's tiers, and why they are so",
+    "lbctl tags show                             the queue's tiers, and where they come from",
 )
 PROGRAM = "lbctl tags"
 MOST_HOSTS = 64
@@ -50,27 +50,29 @@ def add_commands(parser: Parser) -> None:
         made.set_defaults(run=run)
         return made
 
-    solving = command("solve", run_solve, "the best cutoffs, and what they are worth")
+    solving = command("solve", run_solve, "compute the best cutoffs and what they gain")
     solving.add_argument("--alpha", type=not_negative, required=True, metavar="A",
-                         help="exponent; the smaller, the heavier the tail")  # fmt: skip
+                         help="exponent; smaller means a heavier tail")  # fmt: skip
     solving.add_argument("--mean", type=positive, required=True, metavar="S",
-                         help="mean size of a job, CPU seconds")  # fmt: skip
+                         help="mean job size in CPU seconds")  # fmt: skip
     solving.add_argument("--max", type=positive, required=True, metavar="S",
                          help="size of the largest job")  # fmt: skip
     solving.add_argument("--load", type=positive, required=True, metavar="R",
                          help="system load: arrivals per second × mean ÷ hosts")  # fmt: skip
-    solving.add_argument("--hosts", type=count, required=True, metavar="H", help="one a tier")
+    solving.add_argument(
+        "--hosts", type=count, required=True, metavar="H", help="number of hosts, one per tier"
+    )
     solving.add_argument("--objective", choices=OBJECTIVES, default="slowdown",
-                         help="what to make least (fairness: slowdowns of small and large jobs "
-                              "alike); default slowdown")  # fmt: skip
+                         help="what to minimise (fairness: the same slowdown for small and large "
+                              "jobs); default slowdown")  # fmt: skip
     fitting = command(
-        "fit", run_fit, "the bounded Pareto nearest to a trace's jobs, or the queue's"
+        "fit", run_fit, "fit a bounded Pareto distribution to a trace's jobs, or the queue's"
     )
     fitting.add_argument("--trace", metavar="FILE",
                          help=".swf or .swf.gz; without it, the queue's own jobs")  # fmt: skip
     fitting.add_config_options()
     fitting.add_argument("--skip-broken", action="store_true", help=SKIP_BROKEN)
-    command("show", run_show, "the tiers of the running dispatcher").add_config_options()
+    command("show", run_show, "show the running dispatcher's tiers").add_config_options()
 
 
 def run_show(options: argparse.Namespace) -> int:
@@ -83,7 +85,7 @@ def run_show(options: argparse.Namespace) -> int:
 def run_solve(options: argparse.Namespace) -> int:
     if not 2 <= options.hosts <= MOST_HOSTS:
         raise ConfigError(
-            f"tags solve: --hosts {options.hosts}: allowed 2 to {MOST_HOSTS}, one a tier"
+            f"tags solve: --hosts {options.hosts}: must be 2 to {MOST_HOSTS}, one per tier"
         )
     try:
         sizes = with_mean(options.mean, options.max, options.alpha)
@@ -108,8 +110,9 @@ def run_solve(options: argparse.Namespace) -> int:
 
 def no_cutoffs(traffic: Traffic, found: Infeasible) -> str:
     return (
-        f"no cutoffs: at load {traffic.load:g} one of {traffic.hosts} hosts is overloaded whatever"
-        f" they are, for killed work is done again; there are some below load {found.max_load:.4g}"
+        f"no cutoffs: at load {traffic.load:g}, one of {traffic.hosts} hosts is overloaded "
+        "whatever they are, since killed work is repeated; they exist below load "
+        f"{found.max_load:.4g}"
     )
 
 
@@ -168,8 +171,8 @@ def show_solved(
     )
     put(
         "",
-        f"response {found.response_s:.4g} s with the service that was killed;"
-        f" work done twice: a load of {found.excess:.3g} in all",
+        f"response {found.response_s:.4g} s including killed service; repeated work: a load of "
+        f"{found.excess:.3g} in total",
     )
 
 
@@ -222,7 +225,7 @@ def fitted(trace: Trace, found: Fit, rate: float | None) -> dict[str, object]:
 
 def show_fitted(trace: Trace, found: Fit, rate: float | None) -> None:
     sizes = found.sizes
-    put(f"{found.jobs} jobs, {trace.skipped} without a positive run time left out")
+    put(f"{found.jobs} jobs; {trace.skipped} without a positive run time were left out")
     put(f"k {sizes.k:.6g} s   p {sizes.p:.6g} s   alpha {sizes.alpha:.4f}   (by {found.by})")
     put(f"mean {found.mean_s:.6g} s, of the fit {sizes.mean_s:.6g} s")
     put(f"Kolmogorov-Smirnov distance {found.ks_distance:.4f}: {how_good(found)}")
@@ -235,7 +238,11 @@ def how_good(found: Fit) -> str:
         return "no worse than chance"
     if found.ks_distance <= 0.05:
         return "good"
-    return "fair" if found.ks_distance <= 0.2 else "poor: these jobs are no bounded Pareto"
+    return (
+        "fair"
+        if found.ks_distance <= 0.2
+        else "poor: these jobs do not follow a bounded Pareto distribution"
+    )
 
 
 VERBS = {

@@ -28,7 +28,7 @@ def show(daemons: Daemons, *, as_json: bool) -> int:
     tiers = tables(tags, "tiers")
     mode = text(tags, "mode")
     if not tiers:
-        put(f"mode {mode}: it has no tiers; only dispatch.mode tags and sita-e have")
+        put(f"mode {mode} has no tiers; only dispatch.mode tags and sita-e do")
     else:
         whence = {
             "given": "given by tags.cutoffs_s",
@@ -69,7 +69,11 @@ def shown(value: float) -> str:
 
 def show_fit(fit: Json, tags: Json) -> None:
     k, p, alpha = (number(fit, key) for key in ("k", "p", "alpha"))
-    use = "cutoffs are solved for it" if fit.get("good") else "cutoffs are solved for them as are"
+    use = (
+        "cutoffs are solved for it"
+        if fit.get("good")
+        else "cutoffs are solved for the jobs as they are"
+    )
     put(
         f"{number(fit, 'jobs'):.0f} jobs on record, mean {number(fit, 'mean_s'):.4g} s of CPU,"
         f" {number(fit, 'arrival_rate_per_s'):.4g} a second: load {shown(number(tags, 'load'))}"

@@ -41,33 +41,37 @@ TOKEN_LIFE_S = 3600.0
 TOKEN_CHARS_MAX = 1000
 ELSEWHERE = ("192.0.2.1", 9)  # nobody's: what this host would send to the world from
 TOKEN_ABOUT = {
-    "create": "print a token for one new host",
-    "list": "open and recently used tokens",
-    "revoke": "a token is no use any more",
+    "create": "print a token that lets one new host join",
+    "list": "list open and recently used tokens",
+    "revoke": "make a token unusable",
 }
 
 
 def add_own_options(parser: Parser) -> None:
-    parser.add_argument("--name", metavar="HOST", help="of this host (default: host.name)")
-    parser.add_argument("--address", metavar="IP", help="by which other hosts reach this one")
+    parser.add_argument("--name", metavar="HOST", help="this host's name (default: host.name)")
+    parser.add_argument(
+        "--address", metavar="IP", help="address at which other hosts reach this one"
+    )
 
 
 def add_init_options(parser: Parser) -> None:
     parser.add_config_options()
     parser.add_argument("--cluster", metavar="NAME", help="cluster.name (default: lbd)")
     parser.add_argument("--next", metavar="HOST", type=host_name,
-                        help="print a token for this host, too")  # fmt: skip
+                        help="also print a token for this host")  # fmt: skip
     parser.add_argument("--queue", action="store_true",
-                        help="this host has the cluster's queue (lbctl queue)")  # fmt: skip
+                        help="run the cluster's queue on this host (lbctl queue)")  # fmt: skip
     add_own_options(parser)
 
 
 def add_join_options(parser: Parser) -> None:
     parser.add_config_options()
-    parser.add_argument("target", metavar="ADDRESS", help="of the LIM where the authority is")
+    parser.add_argument(
+        "target", metavar="ADDRESS", help="address of the LIM on the authority's host"
+    )
     parser.add_argument("token", metavar="TOKEN", nargs="?", default="-",
-                        help="- (default) reads it from standard input: as an argument, every "
-                             "user of this host can see it")  # fmt: skip
+                        help="- (default) reads it from standard input; as an argument, every user "
+                             "of this host could see it")  # fmt: skip
     add_own_options(parser)
 
 
@@ -88,13 +92,15 @@ def add_token_options(parser: Parser, word: str) -> None:
     parser.set_defaults(run={"create": create, "list": list_, "revoke": forget}[word])
     if word == "create":
         parser.add_argument("host", metavar="HOST", nargs="?", type=host_name,
-                            help="that may use it, and replaces a host of that name")  # fmt: skip
+                            help="the host that may use it; it replaces a host of that "
+                                 "name")  # fmt: skip
         parser.add_argument("--any", action="store_true",
-                            help="any host may use it, by a name that is free")  # fmt: skip
+                            help="any host may use it, under a name that is free")  # fmt: skip
         parser.add_argument("--expires", "--valid", metavar="DUR", type=duration,
-                            default=TOKEN_LIFE_S, help="for how long (default 1h)")  # fmt: skip
+                            default=TOKEN_LIFE_S, help="how long it is valid (default "
+                                                       "1h)")  # fmt: skip
     if word == "revoke":
-        parser.add_argument("id", metavar="ID", help="as `lbctl token list` shows it")
+        parser.add_argument("id", metavar="ID", help="as shown by `lbctl token list`")
     else:
         parser.add_json()
 
@@ -189,7 +195,7 @@ def join(options: argparse.Namespace, path: str | None) -> int:
     more: Keys = {("cluster", "name"): joined.cluster} if named else {}
     settle_config(own, {**more, ("cluster", "join"): target}, path)
     if joined.cluster != load(str(own.file)).cluster.name:
-        say(f'{own.file} has another cluster.name: make it "{joined.cluster}"')
+        say(f'{own.file} has a different cluster.name: change it to "{joined.cluster}"')
     return 0
 
 
@@ -287,22 +293,24 @@ def need_authority(path: str | None) -> tuple[Config, Authority]:
     need_readable(authority_dir(config))
     authority = authority_in(config)
     if (home := host_files(config).read_home()[0]) not in ("", config.host.name):
-        raise LbdError(f"the authority is not here, it is on {home}: run this there")
+        raise LbdError(f"the authority is on {home}: run this there")
     if not authority.exists():
-        raise LbdError(f"there is no authority in {authority.root}; `lbctl init` makes one")
+        raise LbdError(f"there is no authority in {authority.root}; `lbctl init` creates one")
     return config, authority
 
 
 def need_readable(path: Path) -> None:
     for place in (*reversed(path.parents), path):
         if place.exists() and not os.access(place, os.X_OK):
-            raise LbdError(f"{place} is closed to you: only root or the daemons' user may do that")
+            raise LbdError(
+                f"{place}: permission denied; only root and the daemons' user can do that"
+            )
 
 
 def create(options: argparse.Namespace, path: str | None) -> int:
     config, authority = need_authority(path)
     if options.host and options.any:
-        raise ConfigError(f"for {options.host} alone, or --any? give one of the two")
+        raise ConfigError(f"give either {options.host} or --any, not both")
     now_s = time.time()
     token = authority.new_token(options.host or "", options.expires, now_s)
     sign_again(Daemons(config), options.host or "")
@@ -352,7 +360,7 @@ def left(until_s: object, now_s: float) -> str:
 def forget(options: argparse.Namespace, path: str | None) -> int:
     _, authority = need_authority(path)
     authority.revoke_token(options.id)
-    print(f"token {options.id} is no use any more")
+    print(f"token {options.id} is revoked")
     return 0
 
 
@@ -361,7 +369,7 @@ def revoke(options: argparse.Namespace, path: str | None) -> int:
     signed = authority.revoke(options.host)
     write_private(host_files(config).revoked, signed)
     wait = duration_text(config.tls.revocation_check_s)
-    print(f"{options.host} is revoked; hosts that are up hear of it now, others within {wait}")
+    print(f"{options.host} is revoked; hosts that are up learn of it at once, others within {wait}")
     say_if_unheard(config)
     return 0
 
@@ -379,7 +387,7 @@ VERBS = {
     name: Verb(run, add, (example,), own_options=True)
     for name, run, add, example in (
         ("init", init, add_init_options,
-         "lbctl init --address 10.0.0.1        on the first host; prints how the next joins"),
+         "lbctl init --address 10.0.0.1        on the first host; prints how the next one joins"),
         ("join", join, add_join_options,
          "lbctl join 10.0.0.1 -                on every other host; asks for the token"),
         ("token", token, add_token_commands,

@@ -25,7 +25,7 @@ def reading(run: Callable[[Daemons, argparse.Namespace], int]) -> Run:
         config, faults = load_despite_faults(path)
         if faults:
             more = f" and {len(faults) - 1} more (lbctl config check)" if faults[1:] else ""
-            complain("lbctl", f"{faults[0]}{more}; going on without that")
+            complain("lbctl", f"{faults[0]}{more}; continuing without it")
         return run(Daemons(config), options)
 
     return look
@@ -52,4 +52,6 @@ class Verb:
 def complain_of(missing: dict[str, str]) -> None:
     if missing:
         unreached = ", ".join(f"{host} ({why})" for host, why in missing.items())
-        complain("lbctl", f"without the jobs of these hosts, which did not answer: {unreached}")
+        complain(
+            "lbctl", f"jobs of these hosts are missing, since they did not answer: {unreached}"
+        )

@@ -42,13 +42,15 @@ def web(options: argparse.Namespace, path: str | None) -> int:
         print_json({"url": reply.get("url"), "valid_s": reply.get("valid_s")})
         return 0
     put(text(reply, "url"))
-    complain("lbctl", f"it signs you in once, within {show_duration(number(reply, 'valid_s'))}")
+    complain(
+        "lbctl", f"it signs you in once, and expires in {show_duration(number(reply, 'valid_s'))}"
+    )
     return 0
 
 
 def first_answer(directories: list[Path]) -> Json:
     """Raises LbdError."""
-    problem = Unavailable("no status page runs here; `lbd web` starts one")
+    problem = Unavailable("no status page is running here; start one with `lbd web`")
     for directory in directories:
         socket = directory / "web.sock"
         if not socket.exists():

@@ -32,7 +32,9 @@ def run(config: Config) -> int:
     """Runs until TERM or INT. Raises LbdError."""
     account = daemons_account(config)
     if account is None:
-        raise ConfigError("lbd authority is for root, where LIM and LBM are another user's")
+        raise ConfigError(
+            "lbd authority must run as root, and only where LIM and LBM run as another user"
+        )
     return run_daemon(
         "lbd authority", config, lambda stop, ready: serve(config, account, stop, ready)
     )
@@ -43,7 +45,7 @@ async def serve(config: Config, account: "LocalUser", stop: Stop, ready: Ready) 
         log.info("%s", moved)
     authority = Authority(authority_dir(config), config.tls.certificate_s)
     if not authority.exists():
-        raise ConfigError(f"there is no authority in {authority.root}; `lbctl init` makes one")
+        raise ConfigError(f"there is no authority in {authority.root}; `lbctl init` creates one")
     check_root_directory(authority.root)
     authority.keep_from(account.gid)
     if revoked := authority.revoke_named_badly():

@@ -72,6 +72,6 @@ def with_own_store(config: Config) -> Config:
     try:
         store = load(config.path, config.overrides).dispatch.store
     except ConfigError as problem:
-        log.warning("dispatch.store is kept as it was: %s", problem)
+        log.warning("dispatch.store is not changed: %s", problem)
         return config
     return replace(config, dispatch=replace(config.dispatch, store=store))

@@ -133,7 +133,7 @@ class Service:
             make_discipline(config)
             rules_of(config)
         except ConfigError as problem:
-            log.warning("the settings for all hosts are not taken: %s", problem)
+            log.warning("the settings for all hosts are rejected: %s", problem)
             return
         await self.lead.close()
         self.config, self.lead = config, lead = config, make_lead(config)
@@ -276,12 +276,12 @@ def make_lead(config: Config) -> Lead:
     if found and scheme == "sqlite" and path.startswith("/"):
         if own.standby:
             raise ConfigError(
-                'dispatch.standby: only with dispatch.store = "postgresql://…" may others lead'
+                'dispatch.standby: other hosts can lead only with dispatch.store = "postgresql://…"'
             )
         return OneFile(Path(path), note)
     if not found or scheme not in ("postgresql", "postgres"):
         known = "sqlite:///path/of/the/file or postgresql://user@host/database"
-        raise ConfigError(f"dispatch.store {shown(own.store)}: write {known}")
+        raise ConfigError(f"dispatch.store {shown(own.store)}: must be {known}")
     usual = Path(store_url("", config.host.state_dir).partition("://")[2])
     for file in {usual, last_file(note) or usual}:
         if left := open_jobs(file):
@@ -289,7 +289,7 @@ def make_lead(config: Config) -> Lead:
                 f"dispatch.store: {left} {'job' if left == 1 else 'jobs'} of the queue "
                 f"{'is' if left == 1 else 'are'} in {file}; PostgreSQL does not take them over: go "
                 f'back to dispatch.store = "sqlite://{file}" and let them end (`lbctl queue '
-                "disable --drain`), or give them up and move the file away"
+                "disable --drain`), or abandon them and move the file away"
             )
     try:
         from lbd.dispatch.ledger.postgres_leadership import Leadership

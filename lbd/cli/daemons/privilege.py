@@ -33,10 +33,10 @@ def daemons_account(config: Config) -> LocalUser | None:
     if account is None:
         raise ConfigError(
             f"daemons.user: no user {DEFAULT!r} here for LIM, LBM and dispatcher, which do not run "
-            f'as root unasked; make it: {" ".join(USERADD)} (or set daemons.user = "root")'
+            f'as root by default; create it: {" ".join(USERADD)} (or set daemons.user = "root")'
         )
     if account.uid == 0:
-        raise ConfigError(f'daemons.user: {account.name} is root; write "root" if that is meant')
+        raise ConfigError(f'daemons.user: {account.name} is root; use "root" if that is intended')
     return account
 
 
@@ -45,7 +45,7 @@ def refuse_root(config: Config, daemon: str) -> None:
     account = daemons_account(config)
     if account is not None:
         raise ConfigError(
-            f"daemons.user: it runs as {account.name}, not as root; start it by `lbd up`, or with "
+            f"daemons.user: must run as {account.name}, not as root; start it with `lbd up` or "
             f'runuser -u {account.name} -- lbd {daemon}, or set daemons.user = "root"'
         )
 
@@ -63,8 +63,8 @@ def make_account(config: Config) -> str:
     except OSError as problem:
         fault = problem.strerror or str(problem)
     if fault or find_account(DEFAULT) is None:
-        return f"no user {DEFAULT!r} for the daemons ({fault}); make it: {' '.join(USERADD)}"
-    return f"user {DEFAULT} made: LIM, LBM and dispatcher run as it, not as root"
+        return f"no user {DEFAULT!r} for the daemons ({fault}); create it: {' '.join(USERADD)}"
+    return f"created user {DEFAULT}: LIM, LBM and dispatcher run as it, not as root"
 
 
 def hand_over(config: Config, account: LocalUser) -> None:
@@ -128,7 +128,7 @@ def put_aside(path: Path, min_uid: int) -> str:
         return ""
     aside = path.with_name(f"{path.name}.of-user-{owner}.{os.urandom(4).hex()}")
     path.rename(aside)  # of a link, the link
-    return f"{path} was user {owner}'s; it is {aside} now"
+    return f"{path} belonged to user {owner}; it is now {aside}"
 
 
 def check_program(account: LocalUser) -> None:
@@ -153,7 +153,8 @@ def check_key(key_file: str, account: LocalUser) -> None:
     """Raises ConfigError."""
     if key_file and os.path.exists(key_file) and os.stat(key_file).st_uid != account.uid:
         raise ConfigError(
-            f"security.key_file {key_file} is for {account.name} to read; chown {account.name} it"
+            f"security.key_file {key_file} must be readable by {account.name}; chown "
+            f"{account.name} it"
         )
 
 

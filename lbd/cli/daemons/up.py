@@ -258,7 +258,7 @@ class Shell:
                 case Abandon(name):
                     self._abandon(name)
                 case Ready():
-                    self._manager.ready(f"{' and '.join(self._names)} run")
+                    self._manager.ready(f"{' and '.join(self._names)} running")
                 case Finish(code):
                     self._code = code
 

@@ -74,7 +74,7 @@ def designed(options: argparse.Namespace) -> Design:
     share = max(CPUS_LEAST, math.floor(100 * CPU_SHARE * cores / options.hosts) / 100)
     commands = chosen(options.commands, workbench.find)
     if not options.commands and (left_out := set(NAMES) - {one.name for one in commands}):
-        say(f"not on this machine, so left out: {', '.join(sorted(left_out))}")
+        say(f"not on this machine and left out: {', '.join(sorted(left_out))}")
     design = Design(
         hosts=options.hosts, cpus=options.cpus or share, loads=tuple(dict.fromkeys(options.load)),
         algorithms=algorithms_of(options.algorithm),
@@ -94,16 +94,16 @@ def check_scripts(design: Design, commands: Sequence[Command]) -> None:
             drawn = run.scripts_of(design, load, commands, replication)
             if not any(lines for users in drawn for lines in users):
                 raise ConfigError(
-                    f"--duration {duration_text(design.duration_s)}: by then no user has begun a "
-                    f"command of {design.demand_s:g} s under the load {load}; make it longer, or "
-                    "--demand smaller"
+                    f"--duration {duration_text(design.duration_s)}: too short for any user to "
+                    f"start a command of {design.demand_s:g} s under load {load}; increase it, or "
+                    "reduce --demand"
                 )
 
 
 def check_machine() -> None:
     """Raises LbdError."""
     if obstacle := why_not():
-        raise LbdError(f"hosts in namespaces cannot be made here: {obstacle}")
+        raise LbdError(f"cannot create hosts in namespaces here: {obstacle}")
 
 
 def begun(store: Store, design: Design) -> tuple[Design, list[Command]]:
@@ -123,8 +123,8 @@ def begun(store: Store, design: Design) -> tuple[Design, list[Command]]:
     if was != design:
         differing = [name for name, value in asdict(was).items() if asdict(design)[name] != value]
         raise ConfigError(
-            f"{store.root} is of another experiment ({', '.join(differing)} differ); give another "
-            f"--out, or go on with it: {was.line(str(store.root))}"
+            f"{store.root} belongs to another experiment ({', '.join(differing)} differ); use "
+            f"another --out, or continue that one: {was.line(str(store.root))}"
         )
     workbench.make_inputs(store.work / "inputs")
     return was, commands
@@ -158,7 +158,10 @@ def carried_out(
             bench_lab.down(place)
             store.lab_gone()
             if len(done) < len(cases):
-                say(f"{len(done)} of {len(cases)} runs are kept; the same line goes on from there")
+                say(
+                    f"{len(done)} of {len(cases)} runs are saved; the same command continues from "
+                    "there"
+                )
     store.tidy()
     return [done[case] for case in cases]
 
@@ -215,8 +218,8 @@ def write_report(
     drawings: list[str] = []
     if not has_matplotlib():
         say(
-            f"no drawings in the report; for them {install_line('matplotlib')}, "
-            "and the same line again"
+            f"the report has no figures; for them, {install_line('matplotlib')} and run the same "
+            "command again"
         )
     else:
         drawings = importlib.import_module("lbd.cli.lab.experiment_plot").drawings(found, outcomes)

@@ -9,41 +9,41 @@ from lbd.experiment.commands import NAMES
 from lbd.experiment.design import INDEX, NOLB
 from lbd.sim.scripts import LOADS, USERS
 
-ABOUT = "run a script-driven workload under each algorithm, and report"
+ABOUT = "run a scripted workload under each algorithm and report"
 EVERY = "GLOBAL,LOWEST,CENTRAL,DISTED,RANDOM"
 
 
 def add_options(parser: Parser) -> None:
     add = parser.add_argument
     add("--out", type=Path, default=Path("lbd-experiment"), metavar="DIR",
-        help="for the results and report.html; the same command goes on there after an "
-             "interruption (default: lbd-experiment)")  # fmt: skip
+        help="directory for results and report.html; after an interruption, the same command "
+             "continues there (default: lbd-experiment)")  # fmt: skip
     add("--hosts", type=count, default=6, metavar="N", help="(default 6)")
     add("--cpus", type=positive, default=0.0, metavar="X",
-        help="cores of each host (default: an equal share of most of this machine)")  # fmt: skip
+        help="cores per host (default: an equal share of most of this machine)")  # fmt: skip
     add("--load", type=words, default=["canonical"], metavar="LOAD,…",
         help=f"{', '.join(LOADS)} (default canonical: a third of the hosts each heavily, "
              "moderately and lightly loaded)")  # fmt: skip
     add("--algorithm", type=words, default=EVERY.split(","), metavar="A,…",
-        help=f"beside {NOLB}; ALL for all (default {EVERY})")  # fmt: skip
+        help=f"algorithms besides {NOLB}; ALL for all (default {EVERY})")  # fmt: skip
     add("--index", type=words, default=[INDEX], metavar="INDEX,…",
         help="instant, queue/T, smoothed/T, load-average, utilisation/T; T in the thesis's seconds "
              f"(default {INDEX})")  # fmt: skip
     add("--users", type=count, default=USERS, metavar="N",
-        help=f"on each busy host (default {USERS})")  # fmt: skip
+        help=f"users on each busy host (default {USERS})")  # fmt: skip
     add("--demand", type=positive, default=0.25, metavar="S",
         help="mean CPU time of a command, s (default 0.25)")  # fmt: skip
     add("--duration", type=span, default=20.0, metavar="DUR",
-        help="of a run, about (default 20s)")  # fmt: skip
+        help="approximate length of a run (default 20s)")  # fmt: skip
     add("--replications", type=count, default=1, metavar="R", help=
-        "each with other scripts (default 1; from 4 on intervals are to be relied on)"
+        "replications, each with different scripts (default 1; intervals are reliable from 4)"
         )  # fmt: skip
-    add("--seed", type=int, default=1, metavar="S", help="of the scripts (default 1)")
+    add("--seed", type=int, default=1, metavar="S", help="seed of the scripts (default 1)")
     add("--commands", type=words, default=[], metavar="NAME,…",
-        help=f"of {', '.join(NAMES)} (default: those that this machine has)")  # fmt: skip
+        help=f"from {', '.join(NAMES)} (default: those installed here)")  # fmt: skip
     add("--set", action="append", default=[], dest="settings", metavar="SECTION.KEY=VALUE",
-        help="a value of every host's lbd.toml; may be repeated")  # fmt: skip
-    add("--json", action="store_true", help="the results as one JSON object")
+        help="a setting for every host's lbd.toml (repeatable)")  # fmt: skip
+    add("--json", action="store_true", help="print the results as one JSON object")
 
 
 def words(given: str) -> list[str]:
@@ -53,5 +53,5 @@ def words(given: str) -> list[str]:
 def span(given: str) -> float:
     found = duration(given)
     if found < 1.0:
-        raise argparse.ArgumentTypeError(f"{given!r} is too short; write 1s or more")
+        raise argparse.ArgumentTypeError(f"{given!r} is too short; must be at least 1s")
     return found

@@ -27,14 +27,14 @@ from lbd.text.spelling import hint
 
 Run = Callable[[argparse.Namespace], int]
 PARTS = ("lim", "lbm", "dispatcher", "keeper", "host")
-OTHERWISE = "that whose host this shell acts from, else one lab a user"
+OTHERWISE = "the lab whose host this shell acts from, else one lab per user"
 STORES = ("sqlite:///", "postgresql://", "postgres://")
 DESCRIPTION = (
-    "a cluster of real daemons on this one machine: hosts h1, h2 … that can be killed and cut"
+    "a cluster of real daemons on this one machine: hosts h1, h2 … that can be killed and cut off"
 )
 EXAMPLES = (
     "lbd lab up --hosts 4 --cpus 1     four hosts; root gives each its own namespaces",
-    'eval "$(lbd lab env h1)"          from here on lbrun and lbctl act from h1',
+    'eval "$(lbd lab env h1)"          lbrun and lbctl now act from h1',
     "lbd lab exec h2 -- lbctl status   one command inside h2",
     "lbd lab kill h3 host              power-off; `lbd lab start h3` brings it back",
     "lbd lab cut h1 h2                 pull the cable between them; `lbd lab heal`",
@@ -79,13 +79,13 @@ def make_parser() -> Parser:
     def command(name: str, run: Run, about: str, place: str = OTHERWISE) -> Parser:
         made: Parser = commands.add_parser(name, description=about, help=about)
         made.add_argument("--dir", type=directory, default=None, metavar="DIR",
-                          help=f"where the lab lies (default: {place}, "
-                               "under the runtime directory)")  # fmt: skip
+                          help=f"the lab's directory (default: {place}, under the runtime "
+                               "directory)")  # fmt: skip
         made.set_defaults(run=run)
         return made
 
-    about_up = "start the hosts; return when each sees every other"
-    add_up_options(command("up", run_up, about_up, "one lab a user"))
+    about_up = "start the hosts and wait until they see each other"
+    add_up_options(command("up", run_up, about_up, "one lab per user"))
     command("env", run_env, "print shell exports to act from a host").add_argument("host")
     inside = command("exec", run_exec, "run a command inside a host")
     inside.add_argument("host")
@@ -95,70 +95,72 @@ def make_parser() -> Parser:
     kill.add_argument("part", metavar="PART", help=", ".join(PARTS))
     kill.add_argument("-s", "--signal", default=signal.SIGKILL, type=signal_named, metavar="SIG",
                       help="default: KILL")  # fmt: skip
-    start = command("start", run_start, "start what is dead of a host")
+    start = command("start", run_start, "start what is not running on a host")
     start.add_argument("host")
     start.add_argument(
         "daemon", nargs="?", help="lim, lbm or dispatcher; default: whatever is not running"
     )
-    cut = command("cut", run_cut, "let nothing pass between two hosts")
+    cut = command("cut", run_cut, "cut the connection between two hosts")
     cut.add_argument("a", metavar="HOST")
     cut.add_argument("b", metavar="HOST")
     command("heal", run_heal, "undo every cut")
-    status = command("status", run_status, "hosts, daemons, cuts")
-    status.add_argument("--json", action="store_true", help="as one JSON object")
+    status = command("status", run_status, "show hosts, daemons and cuts")
+    status.add_argument("--json", action="store_true", help="print one JSON object")
     experiment = command(
         "experiment", run_experiment, lab_experiment_options.ABOUT, "one of its own"
     )
     lab_experiment_options.add_options(experiment)
-    command("down", run_down, "end every process of the lab and remove it")
+    command("down", run_down, "end all processes of the lab and remove it")
     return parser
 
 
 def add_up_options(up: Parser) -> None:
-    up.add_argument("--hosts", type=int, default=4, metavar="N", help="how many (default: 4)")
+    up.add_argument(
+        "--hosts", type=int, default=4, metavar="N", help="number of hosts (default: 4)"
+    )
     up.add_argument("--cpus", type=float, default=0.0, metavar="X",
-                    help="cores of each host (default: with namespaces a share of this machine, "
-                         "else all of it)")  # fmt: skip
+                    help="cores per host (default: with namespaces a share of this machine, else "
+                         "all of it)")  # fmt: skip
     up.add_argument("--isolate", choices=ISOLATIONS, default="auto",
                     help="namespaces (root on Linux): each host has its own processes, network "
                          "and CPU quota; none: loopback addresses")  # fmt: skip
     up.add_argument("--private", action="append", default=[], type=existing, metavar="PATH",
-                    help="each host has an empty directory of its own there, instead of this "
-                         "machine's (namespaces only; may be repeated)")  # fmt: skip
+                    help="give each host its own empty directory there instead of this machine's "
+                         "(namespaces only; repeatable)")  # fmt: skip
     up.add_argument("--tls", action="store_true",
-                    help="certificates between the hosts, as those in namespaces have anyway; the "
+                    help="use certificates between the hosts, as namespaces always do; the "
                          "authority is on h1")  # fmt: skip
     up.add_argument("--algorithm", default="", metavar="A", help="lim.algorithm")
     up.add_argument(
         "--mode",
         metavar="M",
         choices=MODES,
-        help="dispatch.mode of the queue, whose dispatcher h1 runs (default: fcfs)",
+        help="dispatch.mode of the queue, which runs on h1 (default: fcfs)",
     )
     up.add_argument(
         "--store",
         metavar="URL",
         help="dispatch.store: sqlite:///a/file (default: in h1's state directory), or "
-        "postgresql://…/database: then every host may lead",
+        "postgresql://…/database, with which every host may lead",
     )
     up.add_argument("--set", action="append", default=[], dest="settings",
                     metavar="SECTION.KEY=VALUE",
-                    help="a value of every host's lbd.toml; may be repeated")  # fmt: skip
+                    help="a setting for every host's lbd.toml (repeatable)")  # fmt: skip
     up.add_argument("--host-set", action="append", default=[], dest="host_settings",
                     metavar="HOST:SECTION.KEY=VALUE",
-                    help="a value of one host's lbd.toml; may be repeated")  # fmt: skip
+                    help="a setting for one host's lbd.toml (repeatable)")  # fmt: skip
 
 
 def directory(given: str) -> Path:
     if not given:
-        raise argparse.ArgumentTypeError("the name of a directory")
+        raise argparse.ArgumentTypeError("not a directory name")
     return Path(given).expanduser().resolve()
 
 
 def existing(given: str) -> Path:
     path = directory(given)
     if not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{given}: no directory")
+        raise argparse.ArgumentTypeError(f"{given}: not a directory")
     return path
 
 
@@ -169,7 +171,7 @@ def root_of(options: argparse.Namespace) -> Path:
         return given
     root = acted_from() or own_place("lab")
     if os.environ.get(INSIDE) == str(root):
-        raise LbdError(f"this is inside a host of the lab in {root}: leave it first (exit)")
+        raise LbdError(f"this shell is inside a host of the lab in {root}: leave it first (exit)")
     return root
 
 
@@ -234,7 +236,9 @@ def queue_settings(mode: str | None, store: str | None, hosts: int) -> list[str]
     given = ["dispatch.host=h1", f"dispatch.mode={mode or MODES[0]}"]
     if store is not None:
         if not store.startswith(STORES):
-            raise ConfigError(f"--store {store}: write sqlite:///a/file or postgresql://…/database")
+            raise ConfigError(
+                f"--store {store}: must be sqlite:///a/file or postgresql://…/database"
+            )
         given.append(f"dispatch.store={json.dumps(store)}")
         if not store.startswith(STORES[0]):
             given.append(f"dispatch.standby={json.dumps(host_names(hosts)[1:])}")
@@ -256,7 +260,7 @@ def run_env(options: argparse.Namespace) -> int:
 def run_exec(options: argparse.Namespace) -> int:
     command: list[str] = options.command
     if not command:
-        raise ConfigError(f"exec {options.host}: which command? Write it after the host")
+        raise ConfigError(f"exec {options.host}: no command; give it after the host")
     record = lab.existing(root_of(options))
     lab.check_host(record, options.host)
     enter = str(record.plan.paths(options.host).enter)
@@ -280,7 +284,7 @@ def run_start(options: argparse.Namespace) -> int:
 def check_part(part: str, known: tuple[str, ...]) -> None:
     """Raises ConfigError for a daemon there is not."""
     if part not in known:
-        raise ConfigError(f"{part!r} is no part of a host; {hint(part, known)}")
+        raise ConfigError(f"no part {part!r} of a host; {hint(part, known)}")
 
 
 def run_cut(options: argparse.Namespace) -> int:
@@ -298,13 +302,14 @@ def run_heal(options: argparse.Namespace) -> int:
 def run_down(options: argparse.Namespace) -> int:
     root = root_of(options)
     acts_from_it = acted_from() == root
-    print(f"the lab in {root} is gone" if removal.down(root) else f"there is no lab in {root}")
+    print(f"the lab in {root} is removed" if removal.down(root) else f"there is no lab in {root}")
     if os.geteuid():  # root's is the system's
         with suppress(OSError):  # something else is in it, or it is not there
             os.rmdir(default_runtime_dir())
     if acts_from_it:
         print(
-            "this shell still acts from one of its hosts: `unset LBD_CONFIG; hash -r`, or leave it"
+            "this shell still acts from one of its hosts: run `unset LBD_CONFIG; hash -r`, or "
+            "leave it"
         )
     return 0
 

@@ -101,7 +101,7 @@ def share(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0.0 < value < 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number between 0 and 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
     return value
 
 

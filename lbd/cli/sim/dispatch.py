@@ -271,7 +271,9 @@ def as_json(one: Result) -> dict[str, object]:
 
 
 def show(options: argparse.Namespace, source: Source, results: Sequence[Result]) -> None:
-    left = f" ({source.skipped} without a positive run time left out)" if source.skipped else ""
+    left = (
+        f" ({source.skipped} without a positive run time were left out)" if source.skipped else ""
+    )
     print(
         f"{source.jobs} jobs{left} on {options.hosts} hosts at load {source.workload.load:.3g},"
         f" seed {options.seed}, 95 % intervals by {interval(options, source)}\n"

@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("command", metavar="COMMAND", help="see above; each has its own --help")
     options = parser.parse_args(argv[:1])
     if options.command not in FUNCTIONS:
-        parser.error(f"{options.command!r} is no command; {hint(options.command, COMMANDS)}")
+        parser.error(f"no command {options.command!r}; {hint(options.command, COMMANDS)}")
     module, name = FUNCTIONS[options.command]
     run: Callable[[list[str]], int] = getattr(importlib.import_module(module), name)
     return run(argv[1:])

@@ -94,7 +94,7 @@ def slots_list(text: str) -> list[int]:
         first, ranged, last = span.partition("-")
         low, high = count(first), count(last) if ranged else count(first)
         if high < low:
-            raise argparse.ArgumentTypeError(f"{part}: a range must rise")
+            raise argparse.ArgumentTypeError(f"{part}: a range must increase")
         if (high - low) // (by := count(step) if stepped else 1) + len(found) >= MOST_VALUES:
             raise argparse.ArgumentTypeError(f"{text}: more than {MOST_VALUES} values")
         found += range(low, high + 1, by)

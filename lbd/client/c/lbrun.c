@@ -11,8 +11,8 @@
 #include "../shell/shim.h"
 #include "python_client.h"
 
-#define NOT_HERE "it would have to run here, on %s, and --%s forbids that"
-#define LOST "lost contact with the lbm of this host; the command, if it had begun, is ended"
+#define NOT_HERE "it can only run here, on %s, but --%s forbids that"
+#define LOST "lost contact with this host's LBM; the command, if it had started, has been ended"
 
 static const struct { char *word, key; } KNOWN[] = { /* those of a capital key take a value */
     {"-H", 'H'}, {"--host", 'H'}, {"-x", 'X'}, {"--exclude", 'X'}, {"-e", 'E'}, {"--env", 'E'},
@@ -65,7 +65,7 @@ static void give_signals_back(void) {
 
 /* As lbrun.py has them. */
 #define SHELL_SIGNS " ;|&<>"
-#define NO_SHELL_LINE "not found; lbrun takes a program: for a shell line, lbrun sh -c 'LINE'"
+#define NO_SHELL_LINE "not found; lbrun runs a program; for a shell line, use lbrun sh -c 'LINE'"
 
 static _Noreturn void become(char *program, char **words) {
     give_signals_back();
@@ -172,13 +172,13 @@ static _Noreturn void run_here(char *host, char *job, char *reason) {
     if (option['C'] && chdir(directory)) _exit(say("%s: %s", directory, strerror(errno)));
     if (option['v'] && *job) say("%s runs on %s (this host): %s", command[0], host, reason);
     else if (option['v']) say("%s runs here: %s", command[0], reason);
-    if (option['i'] && !freopen("/dev/null", "r", stdin)) _exit(say("/dev/null is of no use"));
+    if (option['i'] && !freopen("/dev/null", "r", stdin)) _exit(say("cannot open /dev/null"));
     become_command();
 }
 
 static _Noreturn void wait_for_end(bool taken) {
     for (int tag = taken ? next_frame() : SILENCE;; tag = next_frame()) switch (tag) {
-        case SILENCE: leave_it("the lbm of this host does not answer (stopped?)");
+        case SILENCE: leave_it("this host's LBM does not answer (stopped?)");
         case UNFIT: leave_it(body);
         case AWAY: become_python(NULL, NULL); /* which knows terminals, and asks again */
         case HERE:
@@ -338,7 +338,7 @@ int main(int argc, char **argv) {
     bool told = option['l'] && ask(LOCAL) && next_frame() == HERE;
     if (option['q'] || option['d'])
         read_input(), catch_signals(FORWARDED_TO_QUEUE), wait_in_queue(ask(QUEUE) || errno == EPIPE);
-    if (option['l']) run_here(told ? field(HOST) : "", told ? field(JOB) : "", "asked to stay with --local");
+    if (option['l']) run_here(told ? field(HOST) : "", told ? field(JOB) : "", "--local was given");
     catch_signals(FORWARDED);
     wait_for_end(ask(RUN) || errno == EPIPE); /* which has its reasons, if not for us */
 }

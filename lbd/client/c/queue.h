@@ -12,14 +12,14 @@ static void read_input(void) {
         !(S_ISREG(kind.st_mode) || S_ISFIFO(kind.st_mode) || S_ISSOCK(kind.st_mode)))
         return;
     if (!poll(&(struct pollfd){0, POLLIN, 0}, 1, REMARK_MS))
-        say("reading standard input, which goes along with the job (--no-stdin: none)");
+        say("reading standard input to send with the job (--no-stdin: do not)");
     if (!(input = malloc(INPUT_MAX + 1))) _exit(say("%s", strerror(errno)));
     for (ssize_t more = 1; more && input_size <= INPUT_MAX; input_size += (size_t)more)
         if ((more = read(0, input + input_size, INPUT_MAX + 1 - input_size)) < 0)
             _exit(say("standard input: %s", strerror(errno)));
     if (input_size > INPUT_MAX)
-        _exit(say("standard input has more than %d MiB, too much for the queue; "
-                  "let the command read a file, or give --no-stdin", INPUT_MAX >> 20));
+        _exit(say("standard input exceeds %d MiB, too much for the queue; "
+                  "let the command read a file, or use --no-stdin", INPUT_MAX >> 20));
 }
 
 static void put_wish(FILE *to) {
@@ -46,18 +46,18 @@ static _Noreturn void wait_in_queue(bool taken) {
     char *jobs = "", *named = "";
     bool several = false;
     first_ms = HEARD_MS, later_ms = ACCEPT_MS;
-    if (!taken) _exit(say("the lbm did not take the request: %s", strerror(errno)));
+    if (!taken) _exit(say("cannot send the request to the LBM: %s", strerror(errno)));
     for (;;) {
         int tag = next_frame();
         switch (tag) {
         case SILENCE:
-            if (!spoken) _exit(say("the lbm of this host does not answer (stopped?), so there is no queue"));
-            _exit(say("no answer from the queue; it may have the job: see lbctl jobs, "
-                      "or give an --idempotency-key"));
+            if (!spoken) _exit(say("this host's LBM does not answer (stopped?), so the queue cannot be reached"));
+            _exit(say("no answer from the queue, which may have accepted the job: "
+                      "check lbctl jobs, or use --idempotency-key"));
         case GONE:
-            if (!*jobs) _exit(say("lost contact with the lbm; the queue may have the job"));
-            _exit(say("lost contact with the lbm; %s %s on: lbctl wait %s", named,
-                      several ? "go" : "goes", jobs));
+            if (!*jobs) _exit(say("lost contact with the LBM; the queue may have accepted the job"));
+            _exit(say("lost contact with the LBM; %s %s: lbctl wait %s", named,
+                      several ? "continue" : "continues", jobs));
         case UNFIT: _exit(say("%s", body));
         case QUEUED:
             jobs = one_line(body);

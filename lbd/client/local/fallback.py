@@ -57,7 +57,7 @@ def take_turn(depth: int, runtime_dir: str, count: int, say: Callable[[str], Non
         return
     chosen = next((lock for lock in locks if _try_lock(lock)), None)
     if chosen is None:
-        say(f"{count} commands run here already without it; running here when one of them ends")
+        say(f"{count} commands already run here without it; running here when one of them ends")
         chosen = locks[os.getpid() % count]
         fcntl.flock(chosen, fcntl.LOCK_EX)
     else:

@@ -56,11 +56,11 @@ def run_supervised(
     cause, reason = ("signalled" if number else "exited"), ""
     if timed_out:
         status, cause = TIMED_OUT, "timeout"
-        reason = f"ended after its time limit of {options.timeout_s:g} s"
+        reason = f"ended at its time limit of {options.timeout_s:g} s"
         say(reason)
     if not status and (trouble := why_not_fetched()):
         status, cause = FAILED, "failed"
-        reason = f"{trouble}; the command itself ended with 0"
+        reason = f"{trouble}; the command itself exited with 0"
         say(reason)
     if "status_file" in options.values:
         ended = {

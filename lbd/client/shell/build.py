@@ -44,7 +44,7 @@ def refresh(place: Place, is_stale: bool = False) -> Stamp | None:
     `is_stale`: it looks fresh because lbsh.c has sent us, and only us, to ask the LBM again.
     """
     if not os.access(place.front, os.X_OK):
-        raise LbdError(f"{os.fsdecode(place.front)} is not there")
+        raise LbdError(f"{os.fsdecode(place.front)} not found")
     private(os.path.dirname(place.directory))
     private(place.directory)
     with locked(place.directory):
@@ -73,9 +73,9 @@ def private(directory: bytes) -> None:
         os.mkdir(directory, 0o700)
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise PermissionError(1, f"{os.fsdecode(directory)} is not this user's")
+        raise PermissionError(1, f"{os.fsdecode(directory)} is owned by another user")
     if status.st_mode & 0o022:
-        raise PermissionError(1, f"others may write in {os.fsdecode(directory)}; remove it")
+        raise PermissionError(1, f"{os.fsdecode(directory)} is writable by others; remove it")
     if status.st_mode & 0o077:
         os.chmod(directory, 0o700)
 
@@ -86,7 +86,7 @@ def locked(directory: bytes) -> Iterator[None]:
     try:
         descriptor = lock_file(directory + b"/lock", LOCK_WAIT_S)
     except TimeoutError:
-        raise TimeoutError(110, "another lbsh is busy with the shims") from None
+        raise TimeoutError(110, "another lbsh is updating the shims") from None
     try:
         yield
     finally:
@@ -238,7 +238,7 @@ def find_shell(place: Place) -> bytes:
     path = os.fsdecode(place.path or DEFAULT_PATH)
     found = shutil.which(chosen, path=path) if chosen else SHELL
     if chosen and (found is None or os.path.basename(os.path.realpath(found)) == "lbsh"):
-        raise LbdError(f"the shell {chosen} is not there; check $LBD_SHELL and shell.program")
+        raise LbdError(f"shell {chosen} not found; check $LBD_SHELL and shell.program")
     return os.fsencode(found or SHELL)
 
 

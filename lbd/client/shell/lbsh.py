@@ -91,7 +91,7 @@ def usable_stamp(place: shims.Place, is_stale: bool) -> shims.Stamp | None:
         return refresh(place, is_stale)
     except (OSError, LbdError) as problem:
         what = getattr(problem, "strerror", None) or problem
-        say(f"no shims, so commands stay here: {what}")
+        say(f"no shims, so commands run here: {what}")
         return None
 
 

@@ -29,7 +29,7 @@ def make_discipline(config: Config) -> Discipline:
         if mode not in registry.TIERED or tags.cutoffs_s:
             return registry.make(mode, tags.cutoffs_s, tags.work_conserving)
         if tags.tiers and max(map(highest, tags.tiers)) < 2:
-            raise ValueError(f"{mode} needs at least two tiers; these hosts are all in the first")
+            raise ValueError(f"{mode} needs at least two tiers, but all hosts are in the first")
         return registry.tiered(mode, (), tags.work_conserving)
     except ValueError as problem:
         raise ConfigError(f"tags.cutoffs_s, tags.tiers: {problem}") from None

@@ -168,14 +168,14 @@ def judge(
     """Decides on new cutoffs. `in_force` is () while there are none."""
     movable = sum(job.may_restart for job in past)
     if movable < terms.jobs_min:
-        few = f"{movable} jobs on record; it takes {terms.jobs_min} (tags.solve_jobs)"
+        few = f"{movable} jobs on record; {terms.jobs_min} are needed (tags.solve_jobs)"
         return Verdict(in_force, False, few)
     try:
         record = recorded(past, now_unix_s)
     except ValueError as problem:
         return Verdict(in_force, False, f"nothing to cut: {problem}")
     if not layouts:
-        return Verdict(in_force, False, "too few hosts for two tiers just now", record)
+        return Verdict(in_force, False, "too few hosts for two tiers at present", record)
     if mode == "sita-e":
         return judge_sita(record, layouts, terms, in_force)
     return judge_tags(record, layouts, terms, in_force)
@@ -192,8 +192,8 @@ def judge_tags(record: Record, layouts: Layouts, terms: SolverTerms, in_force: C
     if not found:
         limit = max(one.max_load for one in solved if isinstance(one, Infeasible))
         why = (
-            f"at load {load:.2f} a tier is overloaded whatever the cutoffs, as killed work is done"
-            f" again (not so below {limit:.2f}): nothing is killed"
+            f"at load {load:.2f} a tier is overloaded whatever the cutoffs, since killed work is "
+            f"repeated (not below {limit:.2f}): nothing is killed"
         )
         return Verdict((), bool(in_force), why, record, None, load, one_queue)
     best = min(found, key=lambda one: one.worth(objective))

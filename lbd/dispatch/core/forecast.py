@@ -39,7 +39,7 @@ ARRIVALS_S = 0.5  # for which submissions are predicted by one look at the hosts
 CUTOFFS_KNOWN = 100
 ARRIVALS_MAX = 256  # kinds of jobs
 FREE = "slots are free"
-TOO_FEW_ENDED = f"no estimate before {FEWEST} jobs that had what it needs have ended"
+TOO_FEW_ENDED = f"no estimate until {FEWEST} jobs with the same needs have ended"
 
 
 Held = list[tuple[float, int]]  # for how long, and how many slots
@@ -184,7 +184,7 @@ class Forecast:
         job = QueuedJob(JobId(""), slots, needs=needs)
         line = guess.join(job, queues.hosts, now_s, Random(0))
         if line is None or not any(one.suits(job) for one in queues.servers.get(line, ())):
-            return Prediction(None, "no host that takes jobs now " + nobody_has(job))
+            return Prediction(None, "no host that accepts jobs now " + nobody_has(job))
         return self._predict(
             line, self.places.end_of(line), job, self.places.taken_in(line, now_s), now_s
         )
@@ -243,7 +243,7 @@ class Forecast:
         servers = [one for one in queues.servers.get(line or "", ()) if one.suits(job)]
         if line is None or not servers:
             nowhere = Situation((), 0, None, 0.0, None, 0, correction)
-            return nowhere, "no host that takes jobs now " + nobody_has(job)
+            return nowhere, "no host that accepts jobs now " + nobody_has(job)
         place, outlook = self.places.end_of(line), self._outlook(line, now_s)
         taken = self.places.taken_in(line, now_s) if job.needs and place.jobs else {}
         prediction = self._predict(line, place, job, taken, now_s)
@@ -304,9 +304,9 @@ class Forecast:
         """`taken`: by those ahead, of what it needs besides slots."""
         outlook = self._outlook(line, now_s)
         if not outlook.total:
-            return Prediction(None, "no slot is open to the queue")
+            return Prediction(None, "no slot is available to the queue")
         if self.queues.plan is not None:
-            return Prediction(None, "no estimate while slots are kept for a gang")
+            return Prediction(None, "no estimate while slots are reserved for a gang")
         needs = self._needs_outlook(line, job, now_s) if job.needs else None
         if job.needs and needs is None:
             return Prediction(None, "")
@@ -315,7 +315,7 @@ class Forecast:
         if is_there and not place.jobs:
             return Prediction(0.0, FREE)
         if outlook.slot_times is None:
-            return Prediction(None, f"no estimate before {FEWEST} jobs have ended")
+            return Prediction(None, f"no estimate until {FEWEST} jobs have ended")
         if needs is not None and needs.wait_s is None:
             return Prediction(None, needs.why)
         if place.jobs and outlook.held_up:
@@ -336,7 +336,7 @@ class Forecast:
         if own_s >= until_s or not place.jobs:
             of_needs = made_from_those_with(needs, self.queues.resource_times)
             how = (of_needs or made_from(outlook.slot_times)) + ahead
-            return Prediction(own_s, f"{how}; it waits for what it needs")
+            return Prediction(own_s, f"{how}; it is waiting for what it needs")
         return Prediction(until_s, how)
 
     def _outlook(self, line: HostConnection, now_s: float) -> QueueOutlook:
@@ -373,7 +373,7 @@ class Forecast:
 
 def made_from(slot_times: tuple[int, UniformLog, float]) -> str:
     count, _, mean_s = slot_times
-    return f"from {count} ended jobs, {mean_s:.3g} slot-seconds each on average"
+    return f"from {count} ended jobs, {mean_s:.3g} slot-seconds on average"
 
 
 def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:
@@ -381,7 +381,7 @@ def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:
     part = needs.shortage.part if needs.shortage is not None else None
     if not isinstance(part, str) or not (found := ended.lifetimes(part)):
         return ""
-    return f"from {ended.count(part)} ended jobs that had {part}, {found[1]:.3g} s each on average"
+    return f"from {ended.count(part)} ended jobs that had {part}, {found[1]:.3g} s on average"
 
 
 def nobody_has(job: QueuedJob) -> str:

@@ -12,7 +12,7 @@ from lbd.text.ranges import merged
 from lbd.text.task_indexes import TaskIndexes
 
 LARGEST = (1 << 63) - 1
-HOW = "write 3, 2-5, 12_7, 12_[3-5], last or @me"
+HOW = "use 3, 2-5, 12_7, 12_[3-5], last or @me"
 SHOWN = 8  # runs of indexes
 SELECTORS_MAX = 100_000  # in one question, as there are jobs in one answer
 
@@ -27,7 +27,7 @@ def read_selectors(texts: Iterable[str], user: str, last: int | None) -> Wanted:
             wanted = replace(wanted, user=user)
         elif text == "last":
             if last is None:
-                raise ConfigError(f"last: {user} has submitted no job")
+                raise ConfigError(f"last: {user} has not submitted any job")
             ranges.append((last, last))
         elif "_" in text:
             tasks.append(read_tasks(text))
@@ -53,11 +53,11 @@ def read_tasks(text: str) -> tuple[int, Runs]:
     if listed.startswith("[") and listed.endswith("]"):
         listed = listed[1:-1]
     if not is_number(array) or "%" in listed:
-        raise ConfigError(f"{text!r} names no queued job; {HOW}")
+        raise ConfigError(f"{text!r} is not a queued job's id; {HOW}")
     try:
         return int(array), read_array(listed)[0]
     except ValueError as problem:
-        raise ConfigError(f"{text!r} names no tasks: {problem}") from None
+        raise ConfigError(f"{text!r} is not a list of tasks: {problem}") from None
 
 
 def tasks_of(
@@ -68,14 +68,14 @@ def tasks_of(
     found: list[tuple[int, int]] = []
     steps = sum(count_of((one,)) for _, runs in tasks for one in runs if one[2] > 1)
     if steps > SELECTORS_MAX:
-        raise LbdError(f"more than {SELECTORS_MAX} jobs named at once; name ranges of them")
+        raise LbdError(f"more than {SELECTORS_MAX} jobs named at once; use ranges")
     for array, runs in tasks:
         if array not in known:
             place, wanted = placed.get(array), shown_runs(runs, SHOWN)
             if place is None or place.first != array:
                 raise LbdError(f"no job {array}_{wanted} in the queue's ledger")
             if not place.indexes:
-                raise LbdError(f"job {array} is no array, so it has no task {wanted}")
+                raise LbdError(f"job {array} is not an array, so it has no task {wanted}")
             try:
                 known[array] = TaskIndexes(place.indexes)
             except ValueError as problem:  # others may write to the ledger
@@ -110,16 +110,16 @@ def widened(low: int, high: int, placed: Mapping[int, SubmissionRange]) -> tuple
 def check_count(texts: Sequence[str]) -> None:
     """Limits the number of selectors before any is evaluated. Raises ConfigError."""
     if len(texts) > SELECTORS_MAX:
-        raise ConfigError(f"more than {SELECTORS_MAX} jobs named at once; name ranges of them")
+        raise ConfigError(f"more than {SELECTORS_MAX} jobs named at once; use ranges")
 
 
 def read_range(text: str) -> tuple[int, int]:
     first, dash, last = text.partition("-")
     if not (is_number(first) and (is_number(last) or not dash)):
-        raise ConfigError(f"{text!r} names no queued job; {HOW}")
+        raise ConfigError(f"{text!r} is not a queued job's id; {HOW}")
     low, high = int(first), int(last or first)
     if low > high:
-        raise ConfigError(f"{text!r}: the range runs backwards")
+        raise ConfigError(f"{text!r}: the range is backwards")
     return low, high
 
 
@@ -129,8 +129,7 @@ def in_few_lines(problems: Sequence[tuple[str, str]]) -> list[str]:
     for job, text in problems:
         alike.setdefault(text.replace(f"job {job} ", "job "), []).append(text)
     return [
-        texts[0] + (f"; {len(texts) - 1} more likewise" if texts[1:] else "")
-        for texts in alike.values()
+        texts[0] + (f"; and {len(texts) - 1} more" if texts[1:] else "") for texts in alike.values()
     ]
 
 

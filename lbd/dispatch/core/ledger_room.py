@@ -75,14 +75,14 @@ class LedgerRoom:
         if disk is not None:
             left = min(left, disk.free_bytes - disk.reserve_bytes - size_bytes)
         if left < 0:
-            return "the disk of the queue's ledger is full, but for what the jobs there need"
+            return "the disk of the queue's ledger is full, except for what its jobs need"
         for who, has_bytes, parts in (
             (user, self._of_user[user], 1), (origin, self._of_host[origin], HOST_PARTS)
         ):  # fmt: skip
             if has_bytes + size_bytes > parts * left:
                 return (
-                    f"the jobs of {who} on record take {show_size(has_bytes)} of the queue's "
-                    f"ledger, and no more than {show_size(left)} are left for others"
+                    f"{who}'s jobs take {show_size(has_bytes)} of the queue's ledger, which "
+                    f"leaves only {show_size(left)} for others"
                 )
         return ""
 

@@ -169,7 +169,7 @@ class Lifecycle:
         live = self._live(job)
         if number not in ENDING and not ends:
             if live.lease is None:
-                raise Inapplicable(f"job {job} does not run: there is nothing to signal")
+                raise Inapplicable(f"job {job} is not running, so it cannot be signalled")
             return [Signal(job, live.lease.attempt, live.lease.host, number, live.stop_reason)]
         actions: list[Action] = []
         for one in self.gangs.together(live):
@@ -188,8 +188,9 @@ class Lifecycle:
     def hold(self, job: JobId, why: str, now_s: float, rng: Random) -> list[Action]:
         together = self.gangs.together(self._live(job))
         if leases := [live.lease for live in together if live.lease is not None]:
-            runs = "runs already" if leases[0].begun else f"is about to begin on {leases[0].host}"
-            raise Inapplicable(f"job {job} {runs}; only a pending one can be held")
+            host = leases[0].host
+            runs = "is already running" if leases[0].begun else f"is about to start on {host}"
+            raise Inapplicable(f"job {job} {runs}; only pending jobs can be held")
         actions: list[Action] = []
         for live in together:
             if not live.held or live.held.startswith(HELD):
@@ -217,9 +218,9 @@ class Lifecycle:
         """Of what waits; its record is the caller's, once for all jobs of its submission."""
         live = self._live(job)
         if live.lease is not None:
-            raise Inapplicable(f"job {job} has begun; only what waits can be changed")
+            raise Inapplicable(f"job {job} has started; only waiting jobs can be changed")
         if live.job.gang:
-            raise LbdError(f"job {job} is one of a gang, which cannot be changed; submit it again")
+            raise LbdError(f"job {job} belongs to a gang, which cannot be changed; submit it again")
         changed_job = live.job._replace(priority=priority, name=name, limit_s=limit_s)
         if job in self.queues.registry:
             starts = self.queues.changed(changed_job, now_s, rng)
@@ -256,7 +257,7 @@ class Lifecycle:
         live = self._live(job)
         leased = [one for one in self.gangs.together(live) if one.lease is not None]
         if not leased:
-            raise Inapplicable(f"job {job} is pending already")
+            raise Inapplicable(f"job {job} is already pending")
         if not live.job.may_restart:
             raise LbdError(f"job {job} was submitted with --no-restart")
         if (gang := self.gangs.of(live.job)) is not None and not gang.is_whole:
@@ -534,12 +535,12 @@ class Lifecycle:
     ) -> list[Action]:
         gang = self.gangs.of(live.job)
         if gang is not None and not gang.is_whole:
-            why = f"{ending.reason}; another job of its gang has ended, so it cannot begin again"
+            why = f"{ending.reason}; another job of its gang has ended, so it cannot start again"
             return self._final(live, JobState.LOST, why, now_s, rng, Fate.LOST, ending)
         if gang is not None and not (had_begun or gang.released or gang.may_run):
             return self._again(live, Fate.LOST, ending, now_s, rng)  # it was held, and never ran
         if not live.job.may_restart:
-            why = f"{ending.reason}; it may have run in part, and it may not restart"
+            why = f"{ending.reason}; it may have run in part and is not restartable"
             return self._final(live, JobState.LOST, why, now_s, rng, Fate.LOST, ending)
         live.crashes += 1
         if live.crashes < self.terms.crash_limit:
@@ -561,7 +562,9 @@ class Lifecycle:
         if live.job.id not in gang.late:
             return self._again(live, fate, ending, now_s, rng)
         gang.late.discard(live.job.id)
-        live.reason = f"was not ready within {self.terms.gang_hold_s:g} s, so its gang waits again"
+        live.reason = (
+            f"was not ready within {self.terms.gang_hold_s:g} s, so its gang is waiting again"
+        )
         return self._hold(
             live, self.pauses.begin(live, self.terms, now_s), fate, ending, now_s, rng
         )
@@ -586,7 +589,7 @@ class Lifecycle:
         state, status = JobState.LOST, None
         if phase in NOT_THERE:
             state, status = JobState.FAILED, exit_status(phase, ending.exit_status)
-        why = f"{live.reason}; other jobs of its gang may have run, so it cannot begin again"
+        why = f"{live.reason}; other jobs of its gang may have run, so it cannot start again"
         refused = Ending(Cause.REFUSED, status, reason=why)
         return self._final(live, state, why, now_s, rng, Fate.REFUSED, refused)
 
@@ -613,7 +616,7 @@ class Lifecycle:
         fate = Fate(ending.cause.value)
         if fate is Fate.CUT or live.attempt < self.terms.attempts_max:
             return self._again(live, fate, ending, now_s, rng)
-        why = f"held: it has stopped at a checkpoint in its attempt {live.attempt}, too"
+        why = f"held: it stopped at a checkpoint again in attempt {live.attempt}"
         return self._hold(live, why, fate, ending, now_s, rng)
 
     def _hold(

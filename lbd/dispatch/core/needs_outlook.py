@@ -26,7 +26,7 @@ HOSTS_MAX = 8  # that are looked at: those that lack least
 UNITS_MAX = 64  # a size is counted in so many parts of what there is
 KINDS_MAX = 16  # of jobs at a time: each takes a look at every host
 FRESH_S = 1.0
-OTHERS_HAVE_IT = "no estimate while others than jobs of the queue have what it needs"
+OTHERS_HAVE_IT = "no estimate while commands outside the queue hold what it needs"
 Key = tuple[HostConnection, Needs, int, HostId | None, frozenset[HostId]]
 Parts = Counter[Hashable]  # by the needs themselves for slots, else by the name of the resource
 Known = Callable[[Hashable], tuple[UniformLog, float] | None]  # the lifetimes of a part, their mean
@@ -118,7 +118,7 @@ def needs_outlook(
 
 
 def too_few(name: str) -> str:
-    return f"no estimate before {FEWEST} jobs that had {name} have ended"
+    return f"no estimate until {FEWEST} jobs with {name} have ended"
 
 
 def longest(shortages: Sequence[Shortage], known: Known) -> tuple[float, Shortage]:

@@ -26,8 +26,8 @@ def fault_of_admins(host: str, config: Config) -> str:
     if host in config.dispatch.hosts or config.admin.are_on(host):
         return ""
     return (
-        f", from another host: administrators act on it from {config.host.name}, where the "
-        f"dispatcher is, or if admin.hosts there names {host}"
+        f"; administrators can act on it from {config.host.name}, where the "
+        f"dispatcher runs, or if admin.hosts there names {host}"
     )
 
 

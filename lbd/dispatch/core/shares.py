@@ -178,13 +178,13 @@ class Shares:
         if self.slots_left(job.user) < count * job.slots:
             limit = self.rules.user_slots
             if count * job.slots > limit:
-                return f"it needs {count * job.slots} slots; no user may hold more than {limit}"
+                return f"it needs {count * job.slots} slots; the limit per user is {limit}"
             held = self.users[job.user].slots
             slots = "1 slot" if held == 1 else f"{held} slots"
-            return f"jobs of {job.user} hold {slots}; {limit} is the most for a user"
+            return f"{job.user}'s jobs hold {slots}; the limit per user is {limit}"
         limit = self.name_limit(job.name)
         if limit and self.names.get(job.name, 0) + count > limit:
-            return f"{limit} named {job.name} run, the most at once"
+            return f"{limit} jobs named {job.name} are running, the limit"
         if job.at_once and self.arrays.get(job.array, 0) + count > job.at_once:
             tasks = "1 task" if job.at_once == 1 else f"{job.at_once} tasks"
             return f"{tasks} of its array may run at once (%{job.at_once})"
@@ -197,6 +197,8 @@ def read_name_limits(given: Sequence[str]) -> tuple[tuple[str, int], ...]:
     for text in given:
         name, _, number = text.rpartition(":")
         if not (name and number.isascii() and number.isdecimal() and 0 < int(number) < 1 << 31):
-            raise ValueError(f"{text!r}: write a name and how many at once, like fit-*:2")
+            raise ValueError(
+                f"{text!r}: must be a name and the number to run at once, like fit-*:2"
+            )
         limits.append((name, int(number)))
     return tuple(limits)

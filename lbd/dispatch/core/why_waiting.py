@@ -103,7 +103,7 @@ def _gang_obstacle(life: Lifecycle, live: Live, time_of: TimeOf) -> str:
             f"job {one.job.shown}" + (f" ({one.held})" if one.held else "") for one in others[:1]
         ]
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        return f"waits for {waits[0]}{more} of its gang" if waits else ""
+        return f"waiting for {waits[0]}{more} of its gang" if waits else ""
     if not queues.hosts:
         return ""
     if leader.id in queues.aside:
@@ -113,13 +113,15 @@ def _gang_obstacle(life: Lifecycle, live: Live, time_of: TimeOf) -> str:
         return f"{together}; other gangs of {job.user or 'its user'} go first"
     if (parked := room.find(job.array)) is None:
         return (
-            "" if leader.id == job.id else f"waits in line with job {leader.job.shown} of its gang"
+            ""
+            if leader.id == job.id
+            else f"waiting in line with job {leader.job.shown} of its gang"
         )
     if obstacle := room.obstacle(job):
         return obstacle
     able = [one for one in queues.hosts.values() if one.suits(job)]
     count = sum(one.now(unit, one.free) for one in able)
-    free = f"{count} could begin" if job.needs else f"{count} are free"
+    free = f"{count} could start" if job.needs else f"{count} are free"
     drain, plan = parked.drain, queues.plan
     if parked is not room.front:
         return f"{together}; {free}; another gang is ahead of it"
@@ -155,10 +157,10 @@ def _too_large(queues: Queues, job: QueuedJob) -> str:
     count, together = queues.room_for(job), _together(job)[0]
     if job.needs:
         nobody = _nobody_has(job, queues.hosts)
-        return nobody or f"{together}; the hosts that it may use have room for {count}"
+        return nobody or f"{together}; the hosts it may use have room for {count}"
     if job.slots > 1:
         together = f"needs {job.gang} × {job.slots} slots together"
-    return f"{together}; the hosts that it may use have {count * job.slots}"
+    return f"{together}; the hosts it may use have {count * job.slots}"
 
 
 def stuck_reason(life: Lifecycle, job: JobId) -> str:
@@ -183,12 +185,12 @@ def _nobody(life: Lifecycle) -> str:
     """Why no host at all takes jobs."""
     known, aside = life.hosts.known, life.hosts.aside()
     if not known:
-        return "no host takes jobs: none has reached the dispatcher"
+        return "no host accepts jobs: none has connected to the dispatcher"
     others = [one.closed for name, one in known.items() if name not in aside]
     reasons = [counted_reasons(others)] if others else []
     if aside:
         reasons.append(f"set aside after failures: {_some(aside)}")
-    return f"no host takes jobs: {', '.join(reasons)}"
+    return f"no host accepts jobs: {', '.join(reasons)}"
 
 
 def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
@@ -202,16 +204,16 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
             if (known := life.hosts.known.get(only)) is not None:
                 closed = known.closed
                 why = OUT_OF_CONTACT if closed is None else WORDS[closed]
-                return f"it may run on {only} alone (-H), which takes no jobs now: {why}"
-            return f"no host called {only} has been heard of; it begins if one joins"
+                return f"it may run only on {only} (-H), which accepts no jobs now: {why}"
+            return f"no host named {only} is known; it starts if one joins"
         if live.job.needs and (why := _nobody_has(live.job, queues.hosts)):
             return why
         largest = max(server.slots for server in queues.hosts.values())
         if only is not None and slots > queues.hosts[only].slots:
             return f"it needs {slots} slots on {only}, which has {queues.hosts[only].slots}"
         if slots > largest:
-            return f"it needs {slots} slots on one host; the largest there has {largest}"
-        return "no host that takes jobs now is fit for it"
+            return f"it needs {slots} slots on one host; the largest host has {largest}"
+        return "no host that accepts jobs now is suitable"
     if obstacle := queues.shares.obstacle(live.job):
         return obstacle
     servers = queues.servers.get(registered.line, [])
@@ -220,7 +222,7 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
     is_head = head is not None and head.id == live.job.id
     if is_head and (hold := queues.heads.holding(registered.line, live.job.id)) is not None:
         where = hold.host or "a host"
-        return f"{tier}it could begin on fewer slots, but waits for {hold.slots} on {where}"
+        return f"{tier}it could start on fewer slots, but is waiting for {hold.slots} on {where}"
     if is_head or (place is not None and not place.jobs):
         need = live.job.slots
         what = "a slot is free" if need == 1 else f"{need} slots are free at once"
@@ -231,11 +233,11 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
         fit = [one for one in servers if one.suits(live.job)] or servers
         where = f"{_names(fit)}{_closed(fit)}"
         if queues.plan is not None and (front := queues.gangs.front) is not None:
-            where += f", beside those kept for the gang of job {front.leader.job.shown}"
+            where += f", besides those reserved for the gang of job {front.leader.job.shown}"
         return f"{tier}next, as soon as {what} on {where}"
     if place is None:
-        return f"{tier}others go before it"
-    return f"{tier}{place.jobs} {'jobs go' if place.jobs > 1 else 'job goes'} before it"
+        return f"{tier}other jobs are ahead of it"
+    return f"{tier}{place.jobs} {'jobs are' if place.jobs > 1 else 'job is'} ahead of it"
 
 
 def _nobody_has(job: QueuedJob, hosts: Mapping[HostId, Server]) -> str:
@@ -246,7 +248,7 @@ def _nobody_has(job: QueuedJob, hosts: Mapping[HostId, Server]) -> str:
     if not (lacks := _lacks(job, able)):
         return ""
     other = job.only or ("a host" if len(able) == len(hosts) else "another host")
-    return f"{lacks}; it begins once {other} has what it needs"
+    return f"{lacks}; it starts once {other} has what it needs"
 
 
 def _short(job: QueuedJob, servers_by_host: list[Server]) -> list[Server]:

@@ -63,7 +63,7 @@ def exposed(url: str, environment: Mapping[str, str]) -> str:
         return ""  # it is no URL: others say so
     if not away or mode in SAFE:
         return ""
-    how = "in the open" if mode == "disable" else "to anyone who answers there"
+    how = "unencrypted" if mode == "disable" else "to a server whose identity is not checked"
     return f"commands and environments go to {', '.join(away)} {how} (sslmode={mode})"
 
 
@@ -80,5 +80,5 @@ def about_password(url: str, environment: Mapping[str, str]) -> str:
     except OSError as problem:
         return f"{path}: {problem.strerror}"
     if mode & 0o077:
-        return f"{path} is passed over, since others may read it: chmod 600"
+        return f"{path} is ignored because others can read it: chmod 600 it"
     return f"the password is the one in {path}, if that has a line for this server"

@@ -208,7 +208,9 @@ class PostgresLedger(Store):
         except TROUBLES as problem:
             self._writing.drop()
             trouble = self._writing.trouble(problem)
-            self._say(f"{trouble}; whether the last commit came to be is asked when it answers")
+            self._say(
+                f"{trouble}; whether the last commit succeeded will be checked when it answers"
+            )
             if not await self._came_to_be(number):
                 raise trouble from None
 
@@ -233,7 +235,7 @@ class PostgresLedger(Store):
             if late:
                 self._waiting = [request for request in self._waiting if request not in late]
                 why = self.trouble or f"{self._writing.where}: no answer in time"
-                trouble = LedgerTrouble(f"{why}; nothing was queued, try again later")
+                trouble = LedgerTrouble(f"{why}; nothing was queued; try again later")
                 settle([(request, trouble) for request in late])
 
     def _say(self, trouble: str) -> None:

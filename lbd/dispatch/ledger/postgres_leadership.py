@@ -115,7 +115,7 @@ class Leadership:
             sent_s = clock_s()
             if await self._trying(self._heartbeat):
                 if not self.tenure.valid(clock_s()):
-                    log.warning("the database answers again; nobody else has led meanwhile")
+                    log.warning("the database answers again; no other dispatcher has led meanwhile")
                 self.tenure.renewed(sent_s)
 
     def leads(self) -> bool:
@@ -196,7 +196,7 @@ class Leadership:
         )
         if found is None:
             row = await connection.fetchrow("SELECT leader FROM leadership")
-            raise Deposed(f"{row['leader'] or 'another dispatcher'} leads by now")
+            raise Deposed(f"{row['leader'] or 'another dispatcher'} now leads")
         return True
 
 

@@ -45,13 +45,13 @@ def begin_again(path: Path, why: str, unix_s: float) -> Restored:
         if version > VERSION:
             raise ConfigError(f"{path.name} in it is of a newer lbd; install that version")
         if version < 1 or health != "ok":
-            raise ConfigError(f"{path.name} in it is no sound ledger ({health})")
+            raise ConfigError(f"{path.name} in it is a damaged ledger ({health})")
         # A trigger or a view would run SQL written by someone else.
         (programs,) = ledger.execute(
             "SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')"
         ).fetchone()
         if programs:
-            raise ConfigError(f"{path.name} in it is no ledger of lbd's: it has triggers or views")
+            raise ConfigError(f"{path.name} in it is not an lbd ledger: it has triggers or views")
         migrate(ledger, path)
         ledger.execute("BEGIN IMMEDIATE")
         lost = ledger.execute(

@@ -479,7 +479,7 @@ def submissions_of(rows: Sequence[Row]) -> set[int]:
         if isinstance(row[1], int):
             found.add(row[1])
         else:
-            report(one_line(str(row[0]), SHOWN_CHARS), "it belongs to no submission")
+            report(one_line(str(row[0]), SHOWN_CHARS), "it has no submission")
     return found
 
 
@@ -587,7 +587,7 @@ def spec(submission: int) -> Work[Stored]:
         (submission,),
     )
     if not rows:
-        raise LedgerTrouble(f"submission {submission} is not in the ledger any more")
+        raise LedgerTrouble(f"submission {submission} is no longer in the ledger")
     return Stored(*rows[0])  # type: ignore[arg-type]  # the schema says so
 
 
@@ -600,7 +600,7 @@ def next_job(rows: Sequence[Row]) -> int:
 
 @lru_cache(maxsize=1000)  # each is said once
 def report(job: str, fault: str) -> None:
-    job_log.error(job, "left out: its row in the ledger makes no sense: %s", fault)
+    job_log.error(job, "left out: its row in the ledger is malformed: %s", fault)
 
 
 def jobs_of(
@@ -631,5 +631,5 @@ def jobs_of(
 def whole(value: object) -> int:
     """Raises ValueError."""
     if not isinstance(value, int):
-        raise ValueError(one_line(f"{value!r} is no whole number", SHOWN_CHARS))
+        raise ValueError(one_line(f"{value!r} is not a whole number", SHOWN_CHARS))
     return value

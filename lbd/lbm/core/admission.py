@@ -70,18 +70,18 @@ class Rules:
         ceiling = self.config.load_ceiling
         if ceiling and conditions.load > ceiling:
             return Closed.LOAD, (
-                f"too much runs here: load {conditions.load:.2f}, no new commands above {ceiling:g}"
-                " (admission.load_ceiling)"
+                f"load too high here: {conditions.load:.2f}, no new commands above {ceiling:g} "
+                "(admission.load_ceiling)"
             )
         most, pressure = self.config.memory_pressure, conditions.memory_pressure
         # With plenty left it is a command that has too little within a limit of its own.
         if most and pressure > most and conditions.memory_left < PLENTY_LEFT:
             return Closed.MEMORY, (
-                f"short of memory here: all stood still for {pressure:.0f} % of the last 10 s, no"
-                f" new commands above {most:g} % (admission.memory_pressure)"
+                f"short of memory here: all tasks stalled for {pressure:.0f} % of the last 10 s, "
+                f"no new commands above {most:g} % (admission.memory_pressure)"
             )
         if conditions.owner:
-            return Closed.OWNER, f"the owner of this host is back: {conditions.owner}"
+            return Closed.OWNER, f"this host's owner is back: {conditions.owner}"
         return None, ""
 
 

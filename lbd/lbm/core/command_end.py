@@ -33,7 +33,7 @@ def why_ended(
 ) -> str:
     """Otherwise than by itself; "" if it did not. `reason`: as that host says, if it does."""
     if cause == "timeout":
-        return f"ended after its time limit of {timeout_s:g} s"
+        return f"ended at its time limit of {timeout_s:g} s"
     if cause == "evicted":
         return f"ended because the owner of {host} is back"
     if reason := one_line(reason):

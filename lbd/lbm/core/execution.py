@@ -243,7 +243,7 @@ class Execution:
     ) -> list[Action]:  # fmt: skip
         """`number`: of the signal that asks it, unless it is killed."""
         if self.phase in NOT_SPAWNED:
-            return self._call_off(reason or "it was to end")
+            return self._call_off(reason or "it was asked to end")
         if self.phase is Phase.COLLECTING:
             return [e.StopFiles()]
         if self.phase not in ALIVE or (self.asked is Asked.KILL and asked is not Asked.KILL):
@@ -310,7 +310,7 @@ class Execution:
                 self._watch_death(now_s)
                 return self._end(Asked.KILL, now_s, Cause.LOST, OUT_OF_LEASE)
             case Timer.TIMEOUT:
-                reason = f"ended after its time limit of {self.spec.timeout_s:g} s"
+                reason = f"ended at its time limit of {self.spec.timeout_s:g} s"
                 return self._end(Asked.END, now_s, Cause.TIMEOUT, reason)
             case Timer.KILL:
                 return self._end(Asked.KILL, now_s)

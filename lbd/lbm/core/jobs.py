@@ -349,7 +349,7 @@ class Claims:
     def take(self, job: JobId) -> None:
         """Raises PeerError if it is here, or was."""
         if job in self._begun or job in self._jobs.running:
-            raise PeerError(f"job {job} was sent here already")
+            raise PeerError(f"job {job} has already been sent here")
         self._begun[job] = None
         while len(self._begun) > CLAIMS_KEPT:
             self._begun.popitem(last=False)

@@ -47,7 +47,7 @@ OF_JOB_CONTROL = (signal.SIGTSTP, signal.SIGCONT)  # the client stops by itself 
 
 class JourneyPhase(Enum):
     NEW = "new"
-    LOOKING = "looking for hosts that lack what it needs"  # the first of three steps of asking
+    LOOKING = "looking for a host that has what it needs"  # the first of three steps of asking
     COUNTING = "asking for slots"
     ASKING = "asking for a place"
     WAITING = "waiting for room"
@@ -145,7 +145,7 @@ class Journey:
             case e.ContactLost(reason), (
                 JourneyPhase.CONNECTING | JourneyPhase.STARTING | JourneyPhase.RUNNING
             ):
-                why = f"{reason}; it may have run in part, so it is not run again"
+                why = f"{reason}; it may have run in part and is not run again"
                 return self._fail(why, "lost")
             case e.Ended(), JourneyPhase.RUNNING:
                 return self._has_ended(event, now_s)
@@ -162,7 +162,7 @@ class Journey:
             case e.UserSignal(number), _:
                 return self._signalled(number)
             case e.CallerGone(), _:
-                record = e.RecordEnd(JobState.CANCELLED, reason="its lbrun went away")
+                record = e.RecordEnd(JobState.CANCELLED, reason="its lbrun has gone")
                 return [*self._close(), record]
         return []
 
@@ -179,7 +179,7 @@ class Journey:
             case JourneyPhase.RUNNING:
                 return [e.Follow(self.demands.may_restart)]
             case JourneyPhase.FETCHING:
-                return self._finished("this host's lbm was restarted before its files were back")
+                return self._finished("this host's LBM was restarted before its files were back")
             case JourneyPhase.WAITING | JourneyPhase.EVICTED | JourneyPhase.TURN:
                 return [e.WaitForRoom(POLL_S)]
             case JourneyPhase.NEW | JourneyPhase.HERE | JourneyPhase.DONE:
@@ -193,7 +193,7 @@ class Journey:
         if judged.leaves or self.demands.host == self.bounds.own:
             return self._find_place(now_s)
         if self.demands.mode != "auto":
-            return self._fail(f"{self.demands.name} is not to leave this host (eligibility.never)")
+            return self._fail(f"{self.demands.name} must not leave this host (eligibility.never)")
         self.place = Place(self.bounds.own, reason=judged.reason)
         return self._run_here(measure=judged.measure, pinned=True)
 
@@ -441,14 +441,14 @@ class Journey:
             return []
         status = BY_SIGNAL + number
         finish = e.Finish(CommandEnd(status, "signalled", signal=number))
-        record = e.RecordEnd(JobState.CANCELLED, status, reason="interrupted before it began")
+        record = e.RecordEnd(JobState.CANCELLED, status, reason="interrupted before it started")
         return [finish, *self._close(number), record]
 
     def _finished(self, trouble: str) -> list[Action]:
         ended, host, demands = self.ended, self.place.host, self.demands
         assert ended is not None
         if trouble:
-            return self._fail(f"{trouble}; the command itself ended with {ended.status}")
+            return self._fail(f"{trouble}; the command itself exited with {ended.status}")
         limits = demands.timeout_s, demands.memory_bytes
         reason = why_ended(ended.cause, ended.reason, host, *limits)
         end = CommandEnd(ended.status, ended.cause, host, reason, ended.signal, ended.cpu_s)

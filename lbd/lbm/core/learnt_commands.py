@@ -213,7 +213,7 @@ class Book:
             self.set_lists(number, read_lists(entry))
             peaks = entry.get("peaks") or {}
             if not isinstance(peaks, dict):
-                raise ValueError(f"user {uid!r}: peaks that cannot be")
+                raise ValueError(f"user {uid!r}: invalid peaks")
             for row in entry["commands"]:
                 key, known = read_row(row)
                 self._keep(number, key, replace(known, peaks=read_peaks(peaks.get(key, []))))
@@ -248,7 +248,7 @@ def row_of(key: str, estimate: Estimate) -> list[object]:
 def read_row(row: object) -> tuple[str, Known]:
     """Raises ValueError."""
     if not isinstance(row, list) or not row or not isinstance(row[0], str):
-        raise ValueError("a command is no list that begins with its key")
+        raise ValueError("a command is not a list that starts with its key")
     key, *numbers = row
     if not all(type(n) in (int, float) and 0 <= n <= STORED_MAX for n in numbers):
         raise ValueError(f"{key!r}: numbers were expected")

@@ -72,7 +72,7 @@ class Eviction:
         if self.has_warned:
             return ""
         self.has_warned = True
-        return f"the owner of {self.host} is back; it waits for a host that takes it: {why}"
+        return f"the owner of {self.host} is back; it is waiting for a host that accepts it: {why}"
 
 
 @dataclass(slots=True)
@@ -198,7 +198,7 @@ class Search:
         if failures and (self._is_strict or not self.demands.may_fall_back):
             return failures[-1].advice
         if self.fault and self.bounds.own in self.demands.excluded:
-            return f"{self.fault}, and --exclude forbids to run here"
+            return f"{self.fault}, and --exclude forbids running here"
         return ""
 
     @property
@@ -217,4 +217,4 @@ def too_few(least: int, able: Mapping[HostId, int], named: HostId | None) -> str
     if named is not None:
         return f"-n {least}: {named} has {most} slots"
     largest = max(able, key=lambda name: (able[name], name))
-    return f"-n {least}: no host has so many slots; the most are {most}, on {largest}"
+    return f"-n {least}: no host has {least} slots; the largest is {largest} with {most}"

@@ -55,9 +55,9 @@ KEPT = 500  # commands that stood still, for `lbctl advise`
 STANDING_MAX = 1000
 VERSION = 1
 RULES: Mapping[str, Rule] = {"work": "work", "threshold": "threshold", "myopic": "myopic"}
-UNMOVABLE = "it must not begin again: waits until the owner leaves"
-NOWHERE = "no other host would take it: waits"
-GANG_NOWHERE = "other hosts have no room for these tasks: waits"
+UNMOVABLE = "not restartable: waiting until the owner leaves"
+NOWHERE = "no other host would take it: waiting"
+GANG_NOWHERE = "other hosts have no room for these tasks: waiting"
 GANG_HOSTS_COUNTED = 20  # of one gang: thresholds of more take long, and say the same
 
 Json = dict[str, object]
@@ -229,11 +229,11 @@ class OwnerBook:
             return Verdict(False, math.inf, f"{seen}; {NOWHERE}")
         left_s = self.left_s(one.cost_s, config, now_s, hour)
         if left_s <= 0:
-            return Verdict(True, now_s, f"{seen}; moves")
+            return Verdict(True, now_s, f"{seen}; moving")
         if left_s == math.inf:
-            return Verdict(False, math.inf, f"{seen}; waits until the owner leaves")
+            return Verdict(False, math.inf, f"{seen}; waiting until the owner leaves")
         until_s = now_s + left_s
-        return Verdict(False, until_s, f"{seen}; waits until {clock(until_s)}, then moves")
+        return Verdict(False, until_s, f"{seen}; waiting until {clock(until_s)}, then moving")
 
     def back_at(self, one: Standing) -> int:
         """At how many hosts of its gang the owner is back."""
@@ -261,7 +261,7 @@ class OwnerBook:
     ) -> Verdict:
         hosts, back = len(set(one.gang)), self.back_at(one)
         if hosts > 1:
-            seen = f"{seen}; at {back} of the {hosts} hosts of its gang the owner is back"
+            seen = f"{seen}; the owner is back at {back} of the {hosts} hosts of its gang"
         if not self.fits(one):
             return Verdict(False, math.inf, f"{seen}; {GANG_NOWHERE}")
         stayed_s = self.history.stayed_s(now_s)
@@ -273,11 +273,11 @@ class OwnerBook:
             goes = self._is_best_begun_again(one, config, hosts, back, hour)
             left_s = 0.0 if goes else math.inf
         if left_s <= 0:
-            return Verdict(True, now_s, f"{seen}; the whole gang is to begin again")
+            return Verdict(True, now_s, f"{seen}; the whole gang starts again")
         if left_s == math.inf:
-            return Verdict(False, math.inf, f"{seen}; waits")
+            return Verdict(False, math.inf, f"{seen}; waiting")
         until_s = now_s + left_s
-        return Verdict(False, until_s, f"{seen}; waits until {clock(until_s)}")
+        return Verdict(False, until_s, f"{seen}; waiting until {clock(until_s)}")
 
     def _is_best_begun_again(
         self, one: Standing, config: AdmissionConfig, hosts: int, back: int, hour: int

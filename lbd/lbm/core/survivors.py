@@ -14,7 +14,7 @@ from lbd.lbm.core.execution import Asked, Execution, Phase
 from lbd.lbm.core.resources import NOTHING, Grant, Granted
 from lbd.model import JobId, Needs
 
-UNKNOWN = "the previous LBM did not hand over enough of it to go on with"
+UNKNOWN = "the previous LBM did not hand over enough to continue it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def read_belongings(data: bytes) -> Belongings:
         )
         return Belongings(max(1, int(width)), grant)
     except (ValueError, TypeError) as problem:
-        raise ValueError(f"what a command holds cannot be read: {problem}") from None
+        raise ValueError(f"a command's state cannot be read: {problem}") from None
 
 
 def survivor(job: JobId, held: Belongings, *, is_ending: bool) -> Execution:

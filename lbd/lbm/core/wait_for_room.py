@@ -39,7 +39,7 @@ class SlotLine:
             return SlotRefused(unmet.why) if unmet is not None else none_free(least)
         if self.slots.enqueue(spec.id, spec.user, least, needs):
             return SlotAwaited()
-        return SlotRefused("too many commands wait here", full=False)
+        return SlotRefused("too many commands are waiting here", full=False)
 
     def _ask_for_attempt(self, spec: Spec) -> Answer:
         width, needs = spec.slots[0], spec.needs
@@ -61,7 +61,7 @@ class SlotLine:
             return SlotRefused(unmet.why)
         most = self.slots.total + self.slots.beyond
         setting = "lbm.beyond_slots" if self.slots.beyond else "admission.slots"
-        return SlotRefused(f"no free slot: no more than {most} commands run there ({setting})")
+        return SlotRefused(f"no free slot: at most {most} commands run there ({setting})")
 
     def free(self, job: JobId) -> list[JobId]:
         """It has ended, or waits no more. Returns who of the first line has a slot by that; the

@@ -79,7 +79,7 @@ def read_left(descriptors: list[int]) -> Left | None:
     try:
         left = parse(message_of(descriptors[0]), given, len(descriptors) - 1)
     except (PeerError, OSError) as problem:
-        log.warning("%s; what ran is ended", problem)
+        log.warning("%s; running commands are ended", problem)
         close_apart(descriptors)
         return None
     given.close()
@@ -89,24 +89,22 @@ def read_left(descriptors: list[int]) -> Left | None:
 def message_of(descriptor: int) -> Handover:
     """Raises PeerError, OSError."""
     if os.fstat(descriptor).st_size > handover.BYTES_MAX:
-        raise PeerError("what the previous LBM handed over is too long")
+        raise PeerError("the previous LBM's handover is too long")
     with open(descriptor, "rb", closefd=False) as file:
         file.seek(0)
         try:
             return Handover.FromString(file.read())
         except DecodeError:
-            raise PeerError("what the previous LBM handed over is not readable") from None
+            raise PeerError("the previous LBM's handover is not readable") from None
 
 
 def parse(record: Handover, given: Given, count: int) -> Left:
     """`count`: of the descriptors that came. Raises PeerError."""
     if record.needs > handover.VERSION or record.version < handover.NEEDS:
         known = f"this release reads {handover.NEEDS} to {handover.VERSION}"
-        raise PeerError(
-            f"what the previous LBM handed over is of version {record.version}; {known}"
-        )
+        raise PeerError(f"the previous LBM's handover has version {record.version}; {known}")
     if record.descriptors != count:
-        raise PeerError("the previous LBM was killed while it handed over")
+        raise PeerError("the previous LBM was killed during the handover")
 
     def each(kind: type[Record], values: Iterable[HeldValue]) -> list[Record]:
         return [codec.read(kind, value, given) for value in values]
@@ -123,7 +121,7 @@ def parse(record: Handover, given: Given, count: int) -> Left:
         try:
             left.clients += each(ClientState, (value,))
         except PeerError as problem:
-            log.warning("a client is given up: %s", problem)
+            log.warning("dropped a client: %s", problem)
     return left
 
 
@@ -278,6 +276,6 @@ def shown_id(left: Running) -> str:
 
 def give_up(what: str, problem: Exception, left: object = None, job: str = "") -> None:
     """`left`: its descriptors are closed."""
-    job_log.warning(job, "%s of the previous LBM is given up: %r", what, problem)
+    job_log.warning(job, "dropped %s of the previous LBM: %r", what, problem)
     if left is not None:
         close_apart(codec.descriptors_of(left))

@@ -62,7 +62,7 @@ def read(kind: type[Record], held: HeldValue, given: Given) -> Record:
         reader.give_back()
         why = one_line(str(problem), SHOWN_CHARS)
         raise PeerError(
-            f"what the previous LBM handed over is no whole {kind.__name__}: {why}"
+            f"the previous LBM's handover contains an invalid {kind.__name__}: {why}"
         ) from None
 
 
@@ -286,4 +286,4 @@ def value_of(held: HeldValue) -> object:
             return held.data
         case "text":
             return held.text.decode(errors="surrogateescape")
-    raise Misfit("that is no number")
+    raise Misfit("that is not a number")

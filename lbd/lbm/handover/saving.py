@@ -69,7 +69,7 @@ async def hand_over(
     try:
         await leave(links, home, clients, attempts, release)
     except (TimeoutError, OSError, TypeError) as problem:
-        log.warning("what runs cannot be handed over, so it is ended: %r", problem)
+        log.warning("running commands cannot be handed over and are ended: %r", problem)
 
 
 async def leave(
@@ -124,7 +124,7 @@ async def come_to_rest(links: AcceptedLinks, opened: PeerLinks | None) -> None:
 def packed(record: Handover) -> bytes:
     """Raises OSError."""
     if record.ByteSize() > BYTES_MAX:
-        raise OSError(errno.EFBIG, "too many bytes are on their way")
+        raise OSError(errno.EFBIG, "too many bytes in flight")
     return record.SerializeToString()
 
 
@@ -174,7 +174,7 @@ def write_down(
                 record.clients.append(codec.write(client, bundle))
         except (NotNow, TypeError) as problem:
             command = connection.command
-            job_log.info(command.job.id if command else "", "a client is given up: %r", problem)
+            job_log.info(command.job.id if command else "", "dropped a client: %r", problem)
             if command is not None:
                 command.let_go()
     if home.streams is not None:

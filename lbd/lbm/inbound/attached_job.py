@@ -30,7 +30,7 @@ from lbd.model import HostId, JobId
 from lbd.net.gen import lbm_pb2
 
 LINGER_S = 0.002  # a command as short as this is reported in one message
-NOBODY = "nobody waits for it any more"
+NOBODY = "nothing is waiting for it any more"
 
 
 class AttachedJob(Performer):
@@ -318,8 +318,8 @@ def workdir_trouble(job: AttachedJob) -> str:
     if not job.request.HasField("workdir"):
         return ""
     if not job.host.workdirs.path_of(job.request):
-        return "its working directory is gone"
+        return "its working directory no longer exists"
     alive = (live for live in job.host.executions if isinstance(live, AttachedJob))
     name = job.request.workdir.id
     first = next(live for live in alive if live.request.workdir.id == name)
-    return "another step in its working directory is under way" if first is not job else ""
+    return "another step in its working directory is in progress" if first is not job else ""

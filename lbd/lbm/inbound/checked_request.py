@@ -53,7 +53,7 @@ def read_run_request(
     if caller not in ("", request.origin):
         raise PeerError(f"{caller} asks in the name of {request.origin}")
     if names_job and not is_job_of(request.origin, request.job_id):
-        raise PeerError(f"job id {request.job_id} is not one of {request.origin}'s")
+        raise PeerError(f"job id {request.job_id} does not belong to {request.origin}")
     request.name = one_line(request.name, TEXT_CHARS_MAX)
     return request
 

@@ -87,9 +87,7 @@ def over_memory(request: lbm_pb2.RunRequest, config: Config) -> str:
     """Why it was killed, for its user."""
     limit_bytes = memory_limit(request, config)
     if not limit_bytes:
-        return (
-            "killed: the commands of other hosts were over what they may use (limits.memory_bytes)"
-        )
+        return "killed: the commands of other hosts used more than allowed (limits.memory_bytes)"
     owners = limit_bytes != request.memory_bytes
     size = f"killed: over its memory limit of {show_size(limit_bytes)}"
     return f"{size} (limits.job_memory_bytes)" if owners else size
@@ -145,7 +143,7 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed) -> str:
         return f"{directory}: {what}"
     if trouble.phase.startswith(ACCOUNT):
         why = CLOSED.get(trouble.phase.removeprefix(ACCOUNT), "may not log in here")
-        return f"the account that {request.user} has {why} (users.allow)"
+        return f"the account for {request.user} {why} (users.allow)"
     if is_rule(trouble.phase):
         name = request.argv[0].decode(errors="replace")
         return f"{name} is not allowed here ({trouble.phase})"

@@ -75,7 +75,7 @@ class Origin:
         except ValueError:  # it counts wrongly: its streams would stand still for ever
             self._feed(e.GivenUp(PROTOCOL))
         except Exception as fault:  # the commands of others come by the same stream
-            said = "what its origin said with %r was not understood"
+            said = "message %r from its origin was not understood"
             job_log.error(self._job, said, tag, problem=fault)
             self._feed(e.GivenUp(FAULT))
 

@@ -32,7 +32,7 @@ from lbd.process.job_log import JobLog
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 KEEPER_POLL_S = 0.1
-FAULT = "an error in its LBM, which is in that log"
+FAULT = "an internal error in its LBM; see its log"
 LIMITS = {limit.value: limit for limit in e.Limit}
 TREATMENTS = {
     Treatment.NONE: suspension.AS_EVER,
@@ -238,7 +238,7 @@ class Performer:
         try:
             event = await work
         except Exception as problem:
-            job_log.error(named(self), "what it needs cannot be done", problem=problem)
+            job_log.error(named(self), "its needs cannot be met", problem=problem)
         finally:  # also if it is cancelled
             if event is not None:
                 self.feed(event)

@@ -22,7 +22,7 @@ from lbd.lbm.session.request import REQUEST_BYTES_MAX, SLOTS_MAX
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.net.submitter import Submitter, contradiction
 
-UNSAID = "its dispatcher, of an older release, does not say whose it is; update that host"
+UNSAID = "its dispatcher is an older release that does not say whose it is; upgrade that host"
 GANG_MAX = 4096
 GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=")  # of one string, as execve has it
 CUTOFF_S_MAX = 1e12
@@ -99,7 +99,7 @@ def read(run_request: bytes, submitter: Submitter | None) -> Common:
     try:
         request.ParseFromString(run_request)
     except DecodeError:
-        return Common(request, "no RunRequest")
+        return Common(request, "not a RunRequest")
     request.job_id = "0"
     fault = UNSAID if submitter is None else contradiction(request, submitter)
     if submitter is not None:

@@ -26,8 +26,8 @@ FOR_EVER_S = float("inf")
 CONVERSATION_BYTES = 4096
 EARLY_BYTES = 1 << 16  # of a command that has not begun there is nothing to hear but signals
 ANSWERS_MAX = 1 << 16  # messages that an origin has not read: more than all its commands have
-NOTHING_TO_RESUME = "its lbm was restarted and holds no such commands any more"
-RESTARTS = "its lbm is being restarted"  # with UNAVAILABLE: the origin asks again
+NOTHING_TO_RESUME = "its LBM was restarted and no longer has these commands"
+RESTARTS = "its LBM is being restarted"  # with UNAVAILABLE: the origin asks again
 Key = tuple[str, str]  # the caller, and its name for the stream
 if TYPE_CHECKING:  # generic in the stubs only
     from collections.abc import Awaitable, Callable, Coroutine
@@ -175,7 +175,7 @@ class AcceptedLink:
         """Raises ValueError on a message that makes no sense."""
         self._deal_with(self.stream.take(message))
         if self.stream.outbox.waiting > ANSWERS_MAX:
-            raise ValueError("what it is answered is not read")
+            raise ValueError("it is not reading our answers")
 
     def hear_again(self, messages: Iterable[bytes]) -> None:
         """What an earlier LBM has received and not dealt with. Raises ValueError."""

@@ -15,7 +15,7 @@ Message = tuple[bytes, memoryview]  # tag, body
 # messages. Who sends more does not keep to the windows.
 INBOX_BYTES = 2 * (WINDOW_BYTES + PIECE_MAX_BYTES) + (1 << 20)
 MESSAGE_BYTES = 128  # what even an empty one takes
-TOO_MUCH_AHEAD = "more was sent ahead than may be"
+TOO_MUCH_AHEAD = "more was sent ahead than allowed"
 
 
 class Conversation:

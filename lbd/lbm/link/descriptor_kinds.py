@@ -75,4 +75,4 @@ def why_not(name: str, descriptor: int) -> str:
         found = os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
         found = "of an unknown kind"
-    return f"{name} is no file, pipe, socket or terminal, but {found}"
+    return f"{name} is not a file, pipe, socket or terminal, but {found}"

@@ -156,7 +156,7 @@ class PeerLink:
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass
         except TimeoutError:
-            text = "it said that its lbm restarts, and it has not"
+            text = "its LBM announced a restart but did not come back"
             raise LostContact(f"lost contact with {self.host}: {text}") from None
         except ValueError as fault:
             self._call.cancel()
@@ -187,7 +187,7 @@ class PeerLink:
                 await asyncio.get_running_loop().create_future()
             raise LostContact(
                 f"lost contact with {self.host}: "
-                f"no answer within {self._return_s:g} s of a restart of its lbm or ours"
+                f"no answer within {self._return_s:g} s of a restart of its LBM or ours"
             ) from None
 
     async def _has_resumed(self) -> bool:

@@ -292,7 +292,7 @@ class Sink:
         if data:
             self._queued_bytes += len(data)
             if self._queued_bytes > WINDOW_BYTES + PIECE_MAX_BYTES:
-                raise ValueError("more than the window of its stream")
+                raise ValueError("more than its stream's window")
             self._queue.append(data)
         else:
             self._state.ended = True

@@ -115,8 +115,8 @@ class Bookkeeping:
         command = home.commands.pop(job.id)
         before = job.id
         home.jobs.rename(job, home.new_id())
-        job_log.debug(before, "begins again as %s: %s", job.id, reason)
-        job_log.debug(job.id, "begun as %s: %s", before, reason)
+        job_log.debug(before, "starts again as %s: %s", job.id, reason)
+        job_log.debug(job.id, "started as %s: %s", before, reason)
         job.waits_again(reason)
         home.jobs.add(job)
         home.commands[job.id] = command

@@ -237,7 +237,7 @@ class Command:
         ValueError."""
         home, bounds = self._home, self.journey.bounds
         if left.run is not None and home.streams is None:
-            raise ValueError("this host has no certificate any more")
+            raise ValueError("this host no longer has a certificate")
         self.journey, self.job = left.journey, left.job
         self.journey.taken_up(bounds)
         self._books = Bookkeeping(home, self._request, self.job)

@@ -91,7 +91,7 @@ class Looker:
         except TimeoutError:
             raise Unavailable("its file server does not answer") from None
         except OSError as problem:
-            raise Unavailable(problem.strerror or "it cannot be seen") from None
+            raise Unavailable(problem.strerror or "it cannot be accessed") from None
 
 
 def has_our_view(pid: int) -> bool:
@@ -150,7 +150,7 @@ class Directory:
                 self._stamp = found
             except Unavailable as problem:
                 name = self._path.decode(errors="replace")
-                raise Unavailable(f"{name} cannot be looked at here: {problem}") from None
+                raise Unavailable(f"{name} cannot be accessed here: {problem}") from None
         return self._stamp
 
     async def strangers(self) -> frozenset[HostId]:

@@ -97,5 +97,5 @@ def slots_of(status: Json, own: HostId) -> dict[HostId, tuple[int, int]]:
         if host["state"] == "up":
             found[HostId(host["name"])] = slots["total"], slots["total"] - slots["used"]
     if own not in found:
-        raise Unavailable("the LIM does not know yet how many slots there are here")
+        raise Unavailable("the LIM does not know yet how many slots this host has")
     return found

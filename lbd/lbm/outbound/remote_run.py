@@ -105,8 +105,8 @@ class RemoteRun:
             return Refused(str(problem), fault=True)
         except TimeoutError:
             raise LostContact(
-                f"{self._host} has not said within {self._config.start_timeout_s:g} s "
-                "whether it started the command"
+                f"{self._host} did not say within {self._config.start_timeout_s:g} s whether it "
+                "started the command"
             ) from None
 
     async def _first_answer(self, talk: Conversation) -> lbm_pb2.Started | Refused:
@@ -296,7 +296,7 @@ class RemoteRun:
             self._listener.stands_still(one_line(bytes(body).decode(errors="replace")))
         elif tag == tags.UNKNOWN:
             if talk.is_news(tag + bytes(body[:1])):
-                log.warning("%s knows no message %r (a newer one?)", self._host, bytes(body[:1]))
+                log.warning("%s sent unknown message %r (newer?)", self._host, bytes(body[:1]))
         elif tag not in NO_NEWS and talk.is_news(tag):
             self.send(tags.UNKNOWN, tag)
 

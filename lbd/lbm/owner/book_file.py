@@ -29,7 +29,7 @@ class BookFile:
         except FileNotFoundError:
             return
         except (OSError, ValueError, RecursionError) as problem:
-            log.warning("%s: %s; it begins again from nothing", path, str(problem)[:200])
+            log.warning("%s: %s; starting again with an empty record", path, str(problem)[:200])
 
     async def save(self, now_s: float) -> None:
         """Now and then."""
@@ -53,5 +53,5 @@ class BookFile:
             self._trouble = ""
         except OSError as problem:
             if (text := str(problem)) != self._trouble:
-                log.warning("what is known of the owner cannot be kept: %s", text)
+                log.warning("cannot save the owner's record: %s", text)
             self._trouble = text

@@ -52,11 +52,11 @@ class InForce:
         try:
             found = self._reread()
         except ConfigError as problem:
-            log.warning("the rules stay as they were: %s", problem)
+            log.warning("the owner's rules are not changed: %s", problem)
             raise
         self.config = reloaded(self.config, found)
         self.rules = Rules(found.admission)
-        log.info("the owner's rules were read again")
+        log.info("reloaded the owner's rules")
 
     @property
     def decides(self) -> bool:

@@ -37,7 +37,7 @@ from lbd.text.needs_words import read_needs_text
 BOTH = b'o=$1; shift 2; command exec >"$o" 2>&1 || exit 125; exec "$@"'
 APART = b'o=$1 e=$2; shift 2; command exec >"$o" 2>"$e" || exit 125; exec "$@"'
 ERROR_ONLY = b'e=$2; shift 2; command exec 2>"$e" || exit 125; exec "$@"'
-STOPPED = "it was to end"
+STOPPED = "it was asked to end"
 Done = TypeVar("Done")
 
 
@@ -300,7 +300,7 @@ async def collected(collecting: asyncio.Task[str], status: int) -> e.Event:
     except FilesRefused as trouble:
         complaint = str(trouble)
     if complaint:
-        complaint = f"--fetch {complaint}; the command itself ended with {status}"
+        complaint = f"--fetch {complaint}; the command itself exited with {status}"
     return e.FilesCollected(complaint)
 
 

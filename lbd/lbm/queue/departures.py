@@ -61,7 +61,9 @@ class Departures:
                 if trouble:
                     if loop.time() >= give_up_s:
                         log.warning(
-                            "job %s runs on, though its lbrun has gone: %s", selector, trouble
+                            "job %s keeps running although its lbrun has gone: %s",
+                            selector,
+                            trouble,
                         )
                         return
                     at_once = 1 if len(some) > 1 else AT_ONCE

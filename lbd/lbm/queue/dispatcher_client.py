@@ -50,7 +50,7 @@ SEEK_AGAIN_S = 0.2
 RESTART_S, SUBMIT_RESTART_S = 4.0, 10.0
 READ_SHARE = 0.1  # of our time, for what watched jobs become; to pass it on takes longer
 RECONNECT_S = 3.0  # longer than gRPC's longest pause before it tries again (transport.py)
-NO_QUEUE = "this cluster has no queue; `lbctl queue enable HOST` makes one"
+NO_QUEUE = "this cluster has no queue; `lbctl queue enable HOST` creates one"
 
 
 class NoDispatcher(Unavailable):
@@ -244,7 +244,7 @@ class DispatcherClient:
         Unavailable."""
         wait_s = self._user_rates.wait_s(user, size_bytes, time.monotonic())
         if wait_s is None:
-            raise Unavailable(f"{user} asks the queue for too much at once; ask again later")
+            raise Unavailable(f"{user} makes too many requests to the queue; try again later")
         if wait_s:
             await asyncio.sleep(wait_s)
 
@@ -314,7 +314,7 @@ class DispatcherClient:
                 task.cancel()
             await asyncio.gather(*trying, return_exceptions=True)
         if not ready:
-            raise self._away(f"no dispatcher leads just now ({', '.join(hosts)})")
+            raise self._away(f"no dispatcher is leading at the moment ({', '.join(hosts)})")
         found = min(ready, key=lambda host: host == self._doubted)
         if found != self._doubted:
             self.leads(found)

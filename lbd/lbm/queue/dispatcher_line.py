@@ -228,11 +228,11 @@ class DispatcherLine:
         if key in self._held:
             return
         if fault := fault_of_start(start):
-            return self._turn_away(start, "request", f"its order cannot be followed: {fault}")
+            return self._turn_away(start, "request", f"its order cannot be carried out: {fault}")
         if self._ending or is_too_much(self._held.values(), start):
             return self._turn_away(start, "late", STOPPED if self._ending else TOO_MUCH)
         if not self._leases.take(key, start.anchor, start.lease_s, clock_s()):
-            return self._turn_away(start, "late", "the order came too late")
+            return self._turn_away(start, "late", "the order arrived too late")
         until_s = self._leases.until_s[key]
         report = partial(self._report, key)
         attempt = Attempt(self._host, self._client, start, report, until_s)
@@ -246,7 +246,7 @@ class DispatcherLine:
 
     def _turn_away(self, start: pb.Start, phase: str, reason: str) -> None:
         if len(self._pending) >= SAID_MAX:
-            raise ValueError("what it is told is not read")
+            raise ValueError("it is not reading what it is sent")
         self._pending.add(refusal(start, phase, reason))
         self._wake.set()
 

@@ -17,7 +17,7 @@ MODE_CHARS_MAX = 40
 HELD_MAX = 20_000  # attempts that are in hand here, and their orders' bytes
 HELD_BYTES_MAX = 512 << 20
 SMALL_BYTES = 1 << 14
-TOO_MUCH = "it has more orders in hand than it can hold"
+TOO_MUCH = "it has too many orders pending"
 
 
 class Ordered(Protocol):
@@ -33,7 +33,7 @@ def read_down(message: bytes) -> pb.WorkDown:
     if named + len(down.stops) + len(down.starts) > SAID_MAX:
         raise ValueError(f"more than {SAID_MAX} orders at once")
     if any(len(stop.stop_reason) > WORD_CHARS_MAX for stop in down.stops):
-        raise ValueError(f"a reason to stop of more than {WORD_CHARS_MAX} characters")
+        raise ValueError(f"a stop reason of more than {WORD_CHARS_MAX} characters")
     if down.reply.mode:
         down.reply.mode = one_line(down.reply.mode, MODE_CHARS_MAX)
     return down

@@ -21,7 +21,7 @@ from lbd.text.units import duration_text
 
 LAST_WORDS_S = 1.0
 REMARK_AFTER_S = 3.0
-AWAY = "its dispatcher is away"
+AWAY = "its dispatcher cannot be reached"
 Frame = tuple[bytes, bytes]
 
 
@@ -82,7 +82,8 @@ class FollowedJobs:
                 await self._report_away(str(problem), patience.lasts_s(now_s))
                 if patience.ends(now_s):
                     text = (
-                        f"{problem}; {jobs_do(self.jobs, 'goes', 'go')} on: lbctl wait {self.jobs}"
+                        f"{problem}; {jobs_do(self.jobs, 'continues', 'continue')}: lbctl wait "
+                        f"{self.jobs}"
                     )
                     end = CommandEnd(LBRUN_FAILED, "lost", reason=text)
                     await self.send(tags.DONE, pack_end(end))
@@ -110,7 +111,7 @@ class FollowedJobs:
         if one and job.state not in ENDED_NAMES and job.reason and job.reason != self.shown_reason:
             self.shown_reason, text = job.reason, job.reason
             if self.pending and job.HasField("predicted_wait_s"):
-                text += f"; begins in about {duration_text(job.predicted_wait_s)}"
+                text += f"; starts in about {duration_text(job.predicted_wait_s)}"
             await self.send(tags.WAITS, text.encode())
         if job.state == "running" and job.is_final and one and self._live is None:
             self._live = asyncio.create_task(
@@ -136,7 +137,7 @@ class FollowedJobs:
             trouble = str(problem)
         if trouble:
             status = job.exit_status if job.HasField("exit_status") else "no status"
-            job.reason = f"--fetch {trouble}; the command itself ended with {status}"
+            job.reason = f"--fetch {trouble}; the command itself exited with {status}"
             job.exit_status, job.signal, job.state, job.cause = LBRUN_FAILED, 0, "failed", "failed"
         await self.files.done(note, job.id, write=bool(job.attempt))  # else there is nothing
 

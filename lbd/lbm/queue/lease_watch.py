@@ -34,6 +34,6 @@ class LeaseWatch:
             for attempt in list(self._held()):
                 until_s = attempt.execution.timers.get(Timer.LEASE)
                 if until_s is not None and until_s <= now_s:
-                    job_log.warning(attempt.shown, "its lease has expired, ending it")
+                    job_log.warning(attempt.shown, "its lease has expired; ending it")
                     attempt.feed(e.Tick())
             await asyncio.sleep(WATCH_S)

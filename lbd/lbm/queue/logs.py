@@ -52,7 +52,7 @@ async def check_reader(host: "InboundContext", trust: "Trust", context: "Context
     """Who reads. Aborts the call of a host from which nothing may run here."""
     reader = await trust.caller(context)
     if reader and (rule := origin_fault(host.rules.config.admission, reader)):
-        text = f"jobs here are not for {reader} to read (admission.{rule})"
+        text = f"{reader} may not read jobs here (admission.{rule})"
         await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
     return reader
 
@@ -94,7 +94,7 @@ async def output_of(
     before each look."""
     spool, job, number = attempts.spool, asked.job, asked.attempt
     if not spool.exists(job, number) and not attempts.alive(job, number):
-        yield pb.LogsPiece(trouble="its output is not kept here (any more)")
+        yield pb.LogsPiece(trouble="its output is not stored here, or no longer")
         return
     output_at, error_at, pause_s = asked.output_at, asked.error_at, POLL_S
     while True:
@@ -155,4 +155,4 @@ def piece_of(
 
 
 def cut_short(host: str) -> str:
-    return f"the output may be cut short: the disk of {host} was full while the job ran"
+    return f"the output may be incomplete: the disk of {host} was full while the job ran"

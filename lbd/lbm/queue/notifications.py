@@ -130,13 +130,13 @@ class Notifications:
         """Raises Unavailable if no more is kept for this user."""
         if not line.strip() or b"\0" in line or len(line) > LINE_BYTES_MAX:
             raise Unavailable(
-                f"--notify: write a line for sh -c, of {LINE_BYTES_MAX} bytes at most"
+                f"--notify: must be a command line for sh -c of at most {LINE_BYTES_MAX} bytes"
             )
         own = [one for one in self._open.values() if one.uid == uid]
         if len(own) >= OF_USER_MAX:
-            raise Unavailable(f"--notify: {OF_USER_MAX} of your jobs have one already")
+            raise Unavailable(f"--notify: {OF_USER_MAX} of your jobs already have one")
         if sum(len(one.request) for one in own) > OF_USER_BYTES:
-            raise Unavailable(f"--notify: yours have more than {OF_USER_BYTES} bytes here already")
+            raise Unavailable(f"--notify: yours already take more than {OF_USER_BYTES} bytes here")
 
     async def queued(
         self, uid: int, line: bytes, submission: pb.SubmitRequest, reply: pb.SubmitReply
@@ -154,8 +154,8 @@ class Notifications:
             await asyncio.to_thread(self.store.write, notice)
         except OSError as problem:
             raise Unavailable(
-                f"--notify: {problem.strerror}; the job is queued as {reply.first}, and nothing "
-                "is run at its end"
+                f"--notify: {problem.strerror}; the job is queued as {reply.first}, without a "
+                "notification"
             ) from None
         self._add(notice)
         self._fresh.set()
@@ -220,7 +220,7 @@ class Notifications:
             if first not in self._left:
                 continue
             if reply.error:
-                job_log.warning(str(first), "--notify: the queue has forgotten the job")
+                job_log.warning(str(first), "--notify: the queue no longer knows the job")
                 await self._done(self._open[first])
             elif {job.state for job in reply.jobs} <= ENDED_NAMES and reply.jobs:
                 self._ended(first, group)

@@ -59,7 +59,7 @@ class OtherSpools:
                         if goes_on := call.cancelled():
                             break
             except (Unanswered, grpc.aio.AioRpcError, DecodeError) as problem:
-                text = f"{host} cannot be asked for output: {why_of(problem)}"
+                text = f"cannot get output from {host}: {why_of(problem)}"
                 raise Unavailable(text) from None
             finally:
                 call.cancel()
@@ -77,7 +77,7 @@ class OtherSpools:
                         raise NotKept(f"{host}: {piece.trouble}")
                     yield piece.data
         except (Unanswered, grpc.aio.AioRpcError, DecodeError) as problem:
-            raise Unavailable(f"{host} cannot be asked for files: {why_of(problem)}") from None
+            raise Unavailable(f"cannot get files from {host}: {why_of(problem)}") from None
         finally:
             call.cancel()
 

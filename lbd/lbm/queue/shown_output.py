@@ -78,7 +78,7 @@ class ShownOutput:
             if number not in continued and shown.output + shown.error
         ]
         if vain:
-            text = f"attempt {max(vain)} came to nothing; this is attempt {job.attempt}"
+            text = f"attempt {max(vain)} failed; this is attempt {job.attempt}"
             await self.send(tags.WARN, text.encode())
 
     async def _continued(self, job: pb.JobInfo) -> list[tuple[int, str]]:

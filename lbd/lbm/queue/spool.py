@@ -69,8 +69,8 @@ SILENT = "silent"
 OWNERS_MAX = 100_000  # attempts under way whose account is remembered
 BLANKS = 16  # empty files that are remembered for others
 FULL_BYTES = 64 << 10  # with less a disk counts as full
-FULL_WHY = "its output may be cut short: its host's disk was full"
-QUICK_WHY = "it printed more than there was room for: its host's disk was full"
+FULL_WHY = "its output may be incomplete: its host's disk was full"
+QUICK_WHY = "it printed more than fits: its host's disk was full"
 
 
 Done = TypeVar("Done")

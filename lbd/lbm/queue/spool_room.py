@@ -329,8 +329,8 @@ class SpoolCare:
         self._too_quick = too_quick(pace.values(), self._shortage(spool.root))
         for uid in self._too_quick & before:
             spool.quick.until_s[uid] = clock_s() + DISCARD_S
-            log.warning("%s: user %d prints more than there is room for; ended what does, and keep "
-                        "no output of theirs for %g s", spool.root, uid, DISCARD_S)  # fmt: skip
+            log.warning("%s: user %d prints more than fits; ended those jobs, and storing none of "
+                        "this user's output for %g s", spool.root, uid, DISCARD_S)  # fmt: skip
             for key in begun:
                 owner, size_bytes = pace.get(key, (uid, 0))
                 if owner == uid and size_bytes > RUNNING_BYTES_MIN:
@@ -346,7 +346,9 @@ class SpoolCare:
         self._room_due_s = clock_s() + max(ROOM_EVERY_S, ROOM_REST * (clock_s() - began_s))
         for uid, count in dropped.lost.items():
             what = f"{count} files" if short.files else f"{count >> 20} MiB"
-            log.warning("%s: the disk is short; lost of user %d: %s", spool.root, uid, what)
+            log.warning(
+                "%s: the disk is almost full; dropped output of user %d: %s", spool.root, uid, what
+            )
         for uid, paths in dropped.written.items():
             spool.quick.until_s[uid] = clock_s() + DISCARD_S
             log.warning("%s: user %d writes on to what an attempt that has ended has left; end the "
@@ -361,7 +363,7 @@ class SpoolCare:
             takes_more = await spool.calls.run(uid, key, partial(spool.trim, *key, limit_bytes))
         except OSError as problem:
             if (text := str(problem)) != self._trouble:
-                log.warning("dispatch.max_output_bytes is not kept to here: %s", text)
+                log.warning("dispatch.max_output_bytes cannot be enforced here: %s", text)
             self._trouble = text
             return
         if is_short and (takes_more or spool.calls.is_under_way(uid, key, STUCK_S)):

@@ -190,7 +190,7 @@ def remarks(jobs: str, reply: pb.SubmitReply, key: str) -> list[str]:
     lines = []
     if reply.is_other:
         whose = f"--idempotency-key {key}: {jobs_do(jobs, 'has', 'have')} it"
-        lines.append(f"{whose}, another command: nothing new is queued")
+        lines.append(f"{whose}, a different command: nothing new was queued")
     if reply.warning:
         lines.append(f"{jobs_do(jobs, 'waits', 'wait')}: {reply.warning}")
     if reply.remark:
@@ -252,19 +252,19 @@ def check_options(home: OutboundContext, caller: Caller, options: SubmitOptions)
     if (owner := range_owner(caller.uid, user_name(caller.uid))) is not None:
         # Each number of the range would have a user's share of the queue.
         raise Unavailable(
-            f"uid {caller.uid} is of a range of uid {owner}'s (/etc/subuid) and no account: "
-            "nothing is queued for it"
+            f"uid {caller.uid} belongs to a range of uid {owner}'s (/etc/subuid) and is not an "
+            "account: nothing is queued for it"
         )
     limit = home.config.dispatch.max_input_bytes
     if len(options.input) > limit:
         raise Unavailable(
-            f"standard input has more than {limit} bytes (dispatch.max_input_bytes); "
-            "let the command read a file, or give --no-stdin"
+            f"standard input exceeds {limit} bytes (dispatch.max_input_bytes); let the command "
+            "read a file, or use --no-stdin"
         )
     if options.priority > 0 and not Admins(home.config.admin).include(caller):
         raise Unavailable(
-            f"--priority {options.priority}: only administrators (admin.users, admin.groups) raise "
-            "priorities; yours may be 0 or less"
+            f"--priority {options.priority}: only administrators (admin.users, admin.groups) can "
+            "raise priorities; use 0 or less"
         )
 
 

@@ -62,7 +62,7 @@ class CallerStdio:
     def _sorted(self, request: ClientRequest, descriptors: list[int]) -> StdFds:
         numbers = [n for n in (0, 1, 2) if not request.closed_fds >> n & 1]
         if len(numbers) != len(descriptors):
-            raise ValueError(f"{len(descriptors)} descriptors came, not {len(numbers)}")
+            raise ValueError(f"received {len(descriptors)} descriptors instead of {len(numbers)}")
         by_number = dict(zip(numbers, map(Fd, descriptors), strict=True))
         stdin = by_number.get(0)
         if stdin is not None and request.has(tags.FLAG_TERMINAL_INPUT):

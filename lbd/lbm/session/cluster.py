@@ -71,7 +71,9 @@ class Cluster:
     ) -> Reply:
         """Raises Unavailable with the reason."""
         if self.peers is None:
-            raise Unavailable("this host has no trust in others (security.key_file, tls)")
+            raise Unavailable(
+                "this host has no credentials for other hosts (security.key_file, tls)"
+            )
         channel, data = self.peers.channel(peer.name, peer.lbm), request.SerializeToString()
         try:
             return reply.FromString(
@@ -80,7 +82,7 @@ class Cluster:
         except question.Unanswered as problem:
             raise Unavailable(why_unanswered(problem, timeout_s)) from None
         except DecodeError:
-            raise Unavailable(f"its answer is no {reply.__name__}") from None
+            raise Unavailable(f"its answer is not a {reply.__name__}") from None
 
 
 def read_peers(rows: list[object]) -> Iterator[ClusterHost]:
@@ -99,5 +101,5 @@ def why_unanswered(problem: question.Unanswered, timeout_s: float) -> str:
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return f"no answer within {timeout_s:g} s"
     if code is grpc.StatusCode.UNAVAILABLE:
-        return "its lbm cannot be reached"
+        return "its LBM cannot be reached"
     return one_line(str(problem))

@@ -70,7 +70,7 @@ class CommandAnswers:
         if reply.error:
             raise Refusal(one_line(reply.error), reply.code if reply.code in CODES else "usage")
         if not is_plain_of(job.rpartition("-")[0], reply.job):
-            raise Unavailable(f"what is answered about {job} makes no sense")
+            raise Unavailable(f"malformed answer about {job}")
         return {"job": shown(reply.job), "open": reply.open}
 
     async def seen_by(self, job: str, caller: Caller) -> pb.JobRecord | None:
@@ -115,7 +115,7 @@ class CommandAnswers:
         """About a command of this host's users. `host` asks; what it asks may be anything."""
         try:
             if asked.verb not in VERBS or not JOB_ID.fullmatch(asked.id):
-                raise Refusal(f"{one_line(asked.id, 80)!r} cannot be asked about like this")
+                raise Refusal(f"malformed question about {one_line(asked.id, 80)!r}")
             return await self._answered(asked, host)
         except Refusal as refusal:
             return pb.CommandReply(error=str(refusal), code=refusal.code)
@@ -146,7 +146,7 @@ class CommandAnswers:
         if not (asked.is_admin and vouches) and not is_theirs:
             more = f"; ask on {own} ({fault} there)" if fault else ""
             if asked.is_admin:
-                more = f"; administrators ask on {own}, or on hosts that admin.hosts there names"
+                more = f"; administrators can ask on {own}, or on hosts listed in admin.hosts there"
             raise Refusal(f"{asked.id}: permission denied{more}", "denied")
 
     async def _from_the_accounting(self, asked: pb.CommandRequest, host: str) -> pb.CommandReply:
@@ -184,7 +184,7 @@ class CommandAnswers:
         if job.id not in self._home.jobs.running:
             raise Refusal(f"{asked.id} has ended", "missing")
         if asked.signal and asked.signal not in signal.valid_signals():
-            raise Refusal(f"{asked.signal} is no signal")
+            raise Refusal(f"{asked.signal} is not a signal")
         if asked.signal in (0, signal.SIGTERM, signal.SIGKILL):
             job.killed_by = one_line(asked.user, USER_CHARS)
         if asked.signal:
@@ -215,7 +215,7 @@ class CommandAnswers:
             if task is not None:
                 words = process.pid, task.started_ticks, number, int(whole_tree)
                 if list(self._sending.values()).count(job.uid) >= SENDING_MAX:
-                    raise Refusal(f"{job.id}: too many signals are on their way", "unavailable")
+                    raise Refusal(f"{job.id}: too many signals in flight", "unavailable")
                 sending = asyncio.create_task(self._send_here(job, words))
                 self._sending[sending] = job.uid
                 sending.add_done_callback(self._sending.pop)

@@ -79,7 +79,7 @@ class DaemonLines:
                 return pb.LinesRequest(job=name)
             raise
         if len(found) != 1:
-            raise Refusal("what daemons said is shown of one job at a time")
+            raise Refusal("daemon lines are shown for one job at a time")
         job = found[0]
         array = str(job.array_id or job.id)
         shown = name if job_log.array_of(name) == array else array

@@ -27,7 +27,7 @@ BURST = 400.0
 TURN_BYTES = 1 << 17  # a longer question counts as several
 PATIENCE_S = 1.0  # less than who asks waits for an answer
 LONG_AT_ONCE = 4  # answers of the accounting, or with all jobs
-TOO_MANY = "asks more than its lbm answers; ask again later"
+TOO_MANY = "asks more than its LBM can answer; try again later"
 
 Question = TypeVar("Question")
 

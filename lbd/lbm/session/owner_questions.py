@@ -78,7 +78,7 @@ def trial_limit_s(book: OwnerBook, cost_s: float) -> float | None:
 def owner_json(host: str, reply: pb.OwnersReply) -> Json:
     """As `lbctl owners --json` shows it. Raises PeerError if it is invalid."""
     if len(reply.by_hour) != HOURS or reply.owner not in ("", "here", "away"):
-        raise PeerError("its answer is none about an owner")
+        raise PeerError("its answer is not about an owner")
     within_s = finite(reply.free_within_s) if reply.HasField("free_within_s") else None
     return {
         "host": host,
@@ -109,12 +109,12 @@ def owner_json(host: str, reply: pb.OwnersReply) -> Json:
 def finite(value: float) -> float:
     """Raises PeerError."""
     if not 0 <= value <= FIGURE_MAX:  # nor NaN
-        raise PeerError("its figures make no sense")
+        raise PeerError("its figures are malformed")
     return value
 
 
 def chance(value: float) -> float:
     """Raises PeerError."""
     if not 0 <= value <= 1:
-        raise PeerError("its chances are none")
+        raise PeerError("its probabilities are invalid")
     return value

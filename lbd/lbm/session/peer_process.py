@@ -122,8 +122,8 @@ class PeerProcess:
         """After something was read by its number. Raises Unavailable if it has ended."""
         if not self.is_there:
             raise Unavailable(
-                "the process that connected to the lbm has ended, so its limits cannot be read;"
-                " the process that runs the command must itself connect"
+                "the process that connected to the LBM has ended, so its limits cannot be read; "
+                "the process that runs the command must connect itself"
             )
 
 

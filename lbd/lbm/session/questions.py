@@ -99,7 +99,9 @@ class Questions:
         if operation == "explain":
             return await self.checks.explain(question, caller)
         if operation in ("cut", "metrics") and not caller.is_daemon:
-            raise Refusal("only root and the daemon's own user may", "denied")
+            raise Refusal(
+                "permission denied: only root and the daemon's own user can do that", "denied"
+            )
         if operation == "metrics":
             return {**self._figures.answer(), **lbm_metrics(self._host, self._home)}
         if operation == "cut":
@@ -151,7 +153,7 @@ class Questions:
         if command is None or not self._may_touch(caller, command.job):
             raise Refusal(f"no job {name} of yours runs elsewhere", "unavailable")
         if not isinstance(number, int) or number not in signal.valid_signals():
-            raise Refusal(f"{number} is no signal")
+            raise Refusal(f"{number} is not a signal")
         command.signal(number)
 
     def _may_touch(self, caller: Caller, job: Job) -> bool:
@@ -224,5 +226,5 @@ class Questions:
 def as_list(value: object) -> list[object]:
     """Raises TypeError if it is none."""
     if not isinstance(value, list):
-        raise TypeError("a list was expected")
+        raise TypeError("expected a list")
     return value

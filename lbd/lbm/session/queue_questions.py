@@ -237,7 +237,7 @@ class QueueAnswers:
         if len(found) != 1:
             if found and all(job.array_id == found[0].array_id != 0 for job in found):
                 raise Refusal(which_task(found), SEVERAL)
-            raise Refusal("output is shown of one job at a time")
+            raise Refusal("output is shown for one job at a time")
         job = found[0]
         wanted, seen, at = map(question.get, ("attempt", "seen_attempt", "at"))
         ended = job.state in ENDED_NAMES

@@ -111,12 +111,12 @@ class Connection:
                 await self._serve_json(first)
         except frames.TooLong as problem:
             if problem.tag == frames.JSON:
-                refusal: Json = {"ok": False, "error": f"too long a question: {problem}"}
+                refusal: Json = {"ok": False, "error": f"question too long: {problem}"}
                 self._send(frames.JSON, json.dumps(refusal).encode())
             else:
-                self._send(tags.UNFIT, f"the lbm cannot take this request: {problem}".encode())
+                self._send(tags.UNFIT, f"the LBM cannot accept this request: {problem}".encode())
         except (ValueError, PeerError) as problem:
-            self._send(tags.UNFIT, f"the lbm cannot take this request: {problem}".encode())
+            self._send(tags.UNFIT, f"the LBM cannot accept this request: {problem}".encode())
         except (TimeoutError, OSError):
             pass
         finally:

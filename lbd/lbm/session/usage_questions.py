@@ -101,7 +101,7 @@ class UsageAnswers:
         """As far as `host`, which asks, may know it. Raises Unavailable, PeerError."""
         longest = max(map(len, (asked.user, asked.name, asked.host, *asked.states)))
         if longest > PATTERN_CHARS or len(asked.states) > STATES_MAX:
-            raise PeerError("too long a question")
+            raise PeerError("question too long")
         if asked.before_number > COUNT_MAX:
             raise PeerError(NO_SUCH_NUMBER)
         uid, admission = asked.uid if asked.HasField("uid") else None, self._rules.config.admission
@@ -237,14 +237,14 @@ def figures_row(figure: pb.Figures) -> list[object]:
 def finite(value: float) -> float:
     """Raises PeerError, also for what would not be finite once it is squared."""
     if not abs(value) <= FIGURE_MAX:
-        raise PeerError("its figures are no numbers")
+        raise PeerError("its figures are not numbers")
     return value
 
 
 def counted(value: int) -> int:
     """Raises PeerError."""
     if value > COUNT_MAX:
-        raise PeerError("its figures are no numbers")
+        raise PeerError("its figures are not numbers")
     return value
 
 

@@ -53,7 +53,7 @@ async def receive_pack(
         file.seek(0)
     except TimeoutError:
         file.close()
-        raise Unavailable(f"{host} sends fewer than {SLOWEST_BYTES_PER_S} bytes a second") from None
+        raise Unavailable(f"{host} sends less than {SLOWEST_BYTES_PER_S} bytes a second") from None
     except BaseException:
         file.close()
         raise
@@ -85,7 +85,7 @@ async def serve_files(
         path = store.path(asked.name) if asked.name else spool.pack(asked.job, asked.attempt)
         file = await asyncio.to_thread(path.open, "rb", buffering=0)
     except OSError:
-        trouble = "these files are not kept here (any more)"
+        trouble = "these files are not stored here, or no longer"
         await context.write(pb.FilesPiece(trouble=trouble).SerializeToString())
         return
     with file:

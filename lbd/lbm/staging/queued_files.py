@@ -80,9 +80,7 @@ class QueuedFiles:
                 order = Order(argv=words, directory=request.directory)
                 if complaint := await self._as_user.step(uid, order, (None, descriptor)):
                     if most == left:
-                        complaint += (
-                            f"; what your queued jobs bring along may take {most} more here"
-                        )
+                        complaint += f"; your queued jobs' files may take {most} more here"
                     raise Unavailable(f"--send {complaint}; nothing was queued")
                 await asyncio.to_thread(self.store.finish, name, descriptor)
                 self.store.room.take(name, uid, os.fstat(descriptor).st_size)
@@ -129,7 +127,7 @@ class QueuedFiles:
         fetch = [fill_in(os.fsencode(path), name, index, job.host) for path in note.fetch]
         fetch = [os.path.normpath(path) for path in fetch]
         if any(path.startswith((b"/", b"../")) or path in (b"..", b".") for path in fetch):
-            return f"the name of {job.host} leads out of the directory"
+            return f"the name of {job.host} points outside the directory"
         asked = pb.FilesRequest(job=str(job.id), attempt=job.attempt)
         root, limits = str(self.store.root), self._config.stage
         try:

@@ -77,7 +77,7 @@ def mount_of(descriptor: int) -> str:
 def check_allowed(limits: StageConfig) -> None:
     """Raises FilesRefused."""
     if not (limits.max_bytes and limits.max_files):
-        reason = "no command may bring files along (stage.max_bytes, stage.max_files)"
+        reason = "commands with files are not accepted here (stage.max_bytes, stage.max_files)"
         raise FilesRefused(reason)
 
 
@@ -122,11 +122,11 @@ class Workdirs:
         held = [*self._workdirs.values(), *self._making.values(), *going]
         share = max(1, int(most * USER_SHARE))
         if len(held) >= most:
-            return "too many commands that bring files are here"
+            return "too many commands with files here"
         if sum(workdir.user == request.user for workdir in held) >= share:
-            return f"too many commands of {request.user} that bring files are here"
+            return f"too many commands of {request.user} with files here"
         if sum(workdir.origin == request.origin for workdir in held) >= share:
-            return f"too many commands of {request.origin} that bring files are here"
+            return f"too many commands from {request.origin} with files here"
         return ""
 
     async def open(
@@ -143,7 +143,7 @@ class Workdirs:
     async def make(self, request: lbm_pb2.WorkdirRequest, owner: LocalUser | None) -> None:
         """Raises OSError. `owner`: who is not the daemon's own user."""
         if request.id in self._workdirs or request.id in self._making:
-            raise FileExistsError(errno.EEXIST, "a working directory of that name is here already")
+            raise FileExistsError(errno.EEXIST, "a working directory of that name already exists")
         self._make_root()
         uid = os.geteuid() if owner is None else owner.uid
         name = f"{request.id}.u{uid}.{os.urandom(4).hex()}"
@@ -175,7 +175,9 @@ class Workdirs:
         finally:
             os.chmod(entry, MODE)
         if not is_plain_directory(path, owner_of(path)):
-            raise OSError(errno.EPERM, "the working directory was exchanged as it was made")
+            raise OSError(
+                errno.EPERM, "the working directory was replaced while it was being created"
+            )
 
     def _make_root(self) -> None:
         """Raises OSError, also if it is not ours: anybody may have made it in /var/tmp."""
@@ -185,7 +187,7 @@ class Workdirs:
                 directory.chmod(MODE)  # whatever our umask is: its users pass through here
             found = directory.lstat()
             if found.st_uid not in (0, os.geteuid()):
-                raise PermissionError(errno.EPERM, f"{directory} is another user's")
+                raise PermissionError(errno.EPERM, f"{directory} is owned by another user")
             if directory == self._root and found.st_uid == os.geteuid() and found.st_mode & 0o022:
                 directory.chmod(MODE)  # an LBM of before let users write there
 

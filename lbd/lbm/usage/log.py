@@ -66,7 +66,7 @@ class UsageLog:
         if self.is_stopping and job.host == job.origin:  # it goes on, and nobody will see its end
             job.state, job.finished, job.exit_status = JobState.UNKNOWN, None, None
         if len(self._gathered) >= PENDING_MAX:
-            self._lose(1, "the disk does not keep up")
+            self._lose(1, "the disk cannot keep up")
             return
         self._gathered.append(job)
         if self._timer is None:
@@ -99,7 +99,7 @@ class UsageLog:
             self._store.add([usage_of(job) for job in jobs])
         except CANNOT_BE as problem:
             if len(jobs) == 1:
-                job_log.warning(jobs[0].id, "cannot be accounted: %s", problem)
+                job_log.warning(jobs[0].id, "cannot be recorded: %s", problem)
                 self.lost += 1
                 return
             for job in jobs:  # the one at fault alone is lost
@@ -107,7 +107,7 @@ class UsageLog:
 
     def _lose(self, count: int, why: str) -> None:
         if why != self.trouble:
-            log.warning("the accounting of jobs cannot be kept: %s", why)
+            log.warning("cannot record jobs in the accounting: %s", why)
         self.lost += count
         self.trouble = why
 
@@ -128,7 +128,7 @@ class UsageLog:
             try:
                 work()
             except Exception:  # what is to be done next is others'
-                log.exception("an error in the accounting of jobs")
+                log.exception("error in the job accounting")
         self._store.close()
 
     async def ask(self, question: Callable[[UsageStore], Found]) -> Found:
@@ -156,7 +156,7 @@ class UsageLog:
                 self._store.let_go(problem)
                 trouble = Unavailable(f"its accounting cannot be read: {problem}")
             except CANNOT_BE as problem:
-                trouble = Unavailable(f"its accounting cannot be asked this: {problem}")
+                trouble = Unavailable(f"its accounting cannot answer this: {problem}")
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(settle, found, trouble)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from lbd.errors import PeerError
 
-NO_FIGURES = "the daemon's answer holds no figures; is it another version?"
+NO_FIGURES = "the daemon's answer contains no figures; is it another version?"
 SIZE_S_MIN = 0.01
 GROUPS_MAX = 100  # of one kind that a host tells of
 STEPS = 10  # by so many a value is e times as large: percentiles are within 5 %

@@ -99,9 +99,9 @@ class UsageStore:
         """Has somebody else had a hand in it?"""
         changed = self._file.changed() if self._database is not None and self._file else ""
         if changed == "overwritten":
-            self._set_aside("overwritten by somebody else")
+            self._set_aside("overwritten by another process")
         elif changed:
-            log.warning("%s: %s by somebody else; what it held is gone", self._path, changed)
+            log.warning("%s: %s by another process; its contents are lost", self._path, changed)
             self.close()
             self._drop_log()
 

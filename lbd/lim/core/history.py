@@ -77,7 +77,7 @@ def unpack(packed: Packed) -> object:
         case {"is": str(name), "of": list(parts)}:
             kind = CLASSES.get(name)
             if kind is None:
-                raise ConfigError(f"it has a {name[:40]!r}, which this release does not know")
+                raise ConfigError(f"it contains a {name[:40]!r}, which this release does not know")
             if issubclass(kind, Enum):
                 return kind[str(parts[0])]
             return kind(*map(unpack, parts))
@@ -87,7 +87,7 @@ def unpack(packed: Packed) -> object:
             return frozenset(map(unpack, items))
         case {"map": list(pairs)}:
             return {unpack(pair[0]): unpack(pair[1]) for pair in pairs if isinstance(pair, list)}
-    raise ConfigError("it is not a history of a LIM, or it is damaged")
+    raise ConfigError("not a LIM's history, or damaged")
 
 
 def line_of(now_s: float | None, call: str, given: Sequence[object], gave: object) -> str:

@@ -256,7 +256,7 @@ class Membership:
         lost = [name for name in self._table.joined if now_s - entries[name].last_heard_s > limit_s]
         for name in lost:
             self._bury(name)
-        return [Log(f"host {name} is forgotten", peer=name) for name in lost]
+        return [Log(f"host {name} is removed", peer=name) for name in lost]
 
     def _bury(self, name: HostId) -> None:
         self._tombstones[name] = self._table.entries[name].member.incarnation

@@ -67,12 +67,12 @@ def full_name(name: str) -> str:
         if candidate in PARAMS:
             return candidate
     if name == ALGORITHM:
-        raise ConfigError("lim.algorithm is no parameter: `lbctl algorithm NAME` changes it")
+        raise ConfigError("lim.algorithm is not a parameter; use `lbctl algorithm NAME`")
     if name in CONFIGURED or name.startswith("resources."):
         how = f"`lbctl config set {name} VALUE"
         if is_shared(name):
-            raise ConfigError(f"{name} is no parameter of the LIMs: {how} --cluster` changes it")
-        raise ConfigError(f"{name} is each host's own: {how}` there, without --cluster")
+            raise ConfigError(f"{name} is not a LIM parameter; use {how} --cluster`")
+        raise ConfigError(f"{name} is set per host: use {how}` there, without --cluster")
     raise ConfigError(f'no parameter "{name}"; {hint(name.rpartition(".")[2], shorts())}')
 
 
@@ -156,14 +156,14 @@ def changed(
     of the policy that is made. Raises ConfigError if there can be none."""
     drains = {**settings.drains, **drains}
     if len(drains) > DRAINS_MAX:
-        raise ConfigError(f"{DRAINS_MAX} hosts that are down are drained already")
+        raise ConfigError(f"{DRAINS_MAX} hosts that are down are already drained")
     words = {name: value for name, value in params.items() if isinstance(value, str)}
     numbers = {name: value for name, value in params.items() if not isinstance(value, str)}
     past = (*settings.past_drains, ended) if ended else settings.past_drains
     kept = {**settings.saved, **(saved_texts(algorithm, params) if save else {}), **shared}
     saved = without(kept, reset)
     if len(saved) > SAVED_MAX:
-        raise ConfigError(f"{SAVED_MAX} settings are saved already: take one back with --reset")
+        raise ConfigError(f"{SAVED_MAX} settings are already saved: remove one with --reset")
     # A policy that is signed goes by its own number, which no other host can have used up.
     is_last = seal is not None and settings.counter >= COUNTER_MAX
     return replace(
@@ -209,7 +209,7 @@ def resumed(base: InForce, kept: Settings) -> tuple[Settings, list[str]]:
         try:
             found = laid_over(base, found, name, value)
         except ConfigError as problem:
-            faults.append(f"{name} = {value}, which was saved, is ignored: {problem}")
+            faults.append(f"the saved {name} = {value} is ignored: {problem}")
     return found, faults
 
 
@@ -239,8 +239,8 @@ def after(settings: Settings) -> int:
     """The next counter. At the highest there is no further one that others would take."""
     if settings.counter >= COUNTER_MAX:
         raise ConfigError(
-            f"the settings of {settings.author} are numbered so high that none can follow;"
-            " the next can be made once all LIMs have been stopped and started"
+            f"the version number of {settings.author}'s settings is at its maximum; they can be "
+            "changed again once all LIMs have been restarted"
         )
     return settings.counter + 1
 

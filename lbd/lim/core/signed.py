@@ -49,8 +49,8 @@ def next_counter(settings: m.Settings, unix_s: float) -> int:
     counter = max(settings.seal.counter + 1, int(unix_s))
     if counter > m.COUNTER_MAX:
         raise ConfigError(
-            f"the settings of {settings.seal.author} are numbered so high that none can follow; "
-            "remove settings.json on all hosts while their LIMs are stopped"
+            f"the version number of {settings.seal.author}'s settings is at its maximum; remove "
+            "settings.json on all hosts while their LIMs are stopped"
         )
     return counter
 
@@ -100,7 +100,7 @@ def vetted(
     raises PeerError for a seal that does not hold; it is asked only about a newer one."""
     if is_refused_unsigned(ours, theirs, is_strict=is_strict):
         is_news = theirs.version > ours.version and not is_same_policy(theirs, ours)
-        return theirs, "nobody has signed them" if is_news else ""
+        return theirs, "they are not signed" if is_news else ""
     if policy_version(theirs) <= policy_version(ours):
         return theirs, ""  # and older: it changes nothing
     try:

@@ -120,7 +120,7 @@ class LimState:
                 self.table.charge(event.host, event.job, now_s)
             case e.Trouble():
                 self.table.avoid(event.host, event.reason, now_s)
-                text = f"host {event.host} is avoided for a while: {event.reason}"
+                text = f"host {event.host} is avoided for now: {event.reason}"
                 return [Log(text, warning=True, peer=event.host)]
             case e.SetDrained():
                 self.membership.leaves_for_good = event.for_good
@@ -331,7 +331,7 @@ class LimState:
         try:
             return body()
         except ConfigError as problem:
-            return [Log(f"settings of another host are refused: {problem}", warning=True)]
+            return [Log(f"rejected settings from another host: {problem}", warning=True)]
 
     def _hello(self, hello: m.Hello, now_s: float) -> list[Action]:
         refusal, actions = self.membership.hello_from(hello, now_s)

@@ -329,7 +329,7 @@ class Table:
         if entry.skew or entry.left:
             return DOWN, entry.skew or STOPPED
         if entry.sample is None:
-            return DOWN, "not heard of yet"
+            return DOWN, "not heard from yet"
         if entry.member.name != self.me:
             # the same sums as in `_judge`, or rounding could make it look a moment too early
             if now_s >= entry.sampled_at_s + self.params.down_after_s:
@@ -446,7 +446,7 @@ class Table:
         """Makes a view of the host; `own` means as seen by its own commands."""
         name, sample = entry.member.name, entry.sample
         if sample is None:
-            return HostView(name, math.inf, math.inf, NEVER, own, "not heard of yet")
+            return HostView(name, math.inf, math.inf, NEVER, own, "not heard from yet")
         vector = sample.vector
         cores, speed = vector.cores, vector.speed
         power = cores * speed

@@ -47,7 +47,7 @@ def read_head(head: bytes) -> Asked | Fault:
     method, path, _ = words
     path = path.partition("?")[0]
     if path not in PATHS:
-        return Fault(404, f"nothing here; ask for {', '.join(PATHS)}")
+        return Fault(404, f"not found; try {', '.join(PATHS)}")
     if method not in METHODS:
         return Fault(405, f"allowed: {', '.join(METHODS)}")
     return Asked(path, method == "GET")

@@ -67,23 +67,25 @@ JOB_KIND = Label("kind", ("attached", "queued"))
 DIRECTION = Label("direction", ("in", "out"))
 
 TABLE = (
-    Metric("up", GAUGE, "whether the daemon answers", (LISTENER,), (DAEMON,)),
-    Metric("release_info", GAUGE, "1; the release is in the label", (LISTENER,),
+    Metric("up", GAUGE, "1 if the daemon answers", (LISTENER,), (DAEMON,)),
+    Metric("release_info", GAUGE, "always 1; the label has the release", (LISTENER,),
            (Label("version"),)),
     # Load, and where commands go
     Metric("load_index", GAUGE, "load of this host: tasks per usable core of reference speed",
            (LIM,)),
     Metric("load_queue_tasks", GAUGE, "smoothed length of a queue of this host", (LIM,),
            (Label("queue", ("cpu", "io", "memory")),)),
-    Metric("cpu_utilisation_ratio", GAUGE, "of the usable cores, 0 to 1", (LIM,)),
-    Metric("usable_cores", GAUGE, "cores that affinity and quota leave", (LIM,)),
-    Metric("memory_available_bytes", GAUGE, "memory that new programs can have", (LIM,)),
+    Metric("cpu_utilisation_ratio", GAUGE, "utilisation of the usable cores, 0 to 1", (LIM,)),
+    Metric("usable_cores", GAUGE, "usable cores, by affinity and quota", (LIM,)),
+    Metric("memory_available_bytes", GAUGE, "memory available to new programs", (LIM,)),
     Metric("memory_bytes", GAUGE, "memory of the host or its container", (LIM,)),
-    Metric("drained", GAUGE, "1 if the owner wants no new jobs here", (LIM,)),
-    Metric("hosts", GAUGE, "hosts that this one knows, by their state", (LIM,),
+    Metric("drained", GAUGE, "1 if this host is drained", (LIM,)),
+    Metric("hosts", GAUGE, "hosts known here, by state", (LIM,),
            (Label("state", ("up", "late", "down", "drained")),)),
-    Metric("load_age_max_seconds", GAUGE, "age of the oldest load of a host that is up", (LIM,)),
-    Metric("load_age_mean_seconds", GAUGE, "mean age of the loads of hosts that are up", (LIM,)),
+    Metric("load_age_max_seconds", GAUGE, "age of the oldest load report of a host that is "
+                                          "up", (LIM,)),
+    Metric("load_age_mean_seconds", GAUGE, "mean age of the load reports of hosts that are "
+                                           "up", (LIM,)),
     Metric("is_centre", GAUGE, "1 on the load information centre", (LIM,)),
     Metric("decisions", COUNTER, "placements decided here, by algorithm and reason", (LIM,),
            (Label("algorithm"), Label("reason"))),
@@ -92,74 +94,81 @@ TABLE = (
            (Label("kind"), DIRECTION)),
     Metric("lim_message_bytes", COUNTER, "bytes of these messages", (LIM,),
            (Label("kind"), DIRECTION)),
-    Metric("lim_messages_refused", COUNTER, "messages of hosts that sent too many", (LIM,)),
-    Metric("lim_messages_undelivered", COUNTER, "messages that did not reach their host", (LIM,),
+    Metric("lim_messages_refused", COUNTER, "messages over the rate limit of a host", (LIM,)),
+    Metric("lim_messages_undelivered", COUNTER, "messages not delivered", (LIM,),
            (Label("kind"),)),
     # Commands
-    Metric("slots", GAUGE, "commands of other hosts and queued jobs that may run here", (LBM,)),
-    Metric("slots_used", GAUGE, "slots that are taken", (LBM,)),
-    Metric("commands_waiting", GAUGE, "commands that wait here for a slot or for room", (LBM,)),
-    Metric("jobs", GAUGE, "jobs that have not ended: `attached`, of users of this host; `foreign`, "
-           "of other hosts, here; `queued`, in the queue. `blocked`: held, or before its time or "
-           "another job's end", (LBM, DISPATCHER),
+    Metric("slots", GAUGE, "slots for commands of other hosts and queued jobs", (LBM,)),
+    Metric("slots_used", GAUGE, "slots in use", (LBM,)),
+    Metric("commands_waiting", GAUGE, "commands waiting here for a slot or for room", (LBM,)),
+    Metric("jobs", GAUGE, "jobs that have not ended: `attached`, of this host's users; `foreign`, "
+                          "of other hosts, here; `queued`, in the queue. `blocked`: held, or "
+                          "waiting for a time or another job", (LBM, DISPATCHER),
            (Label("kind", ("attached", "foreign", "queued")),
             Label("state", ("pending", "blocked", "running", "suspended")))),
-    Metric("jobs_ended", COUNTER, "jobs that have ended: `attached`, of users of this host; "
-           "`queued`, in the queue", (LBM, DISPATCHER), (Label("outcome", OUTCOMES), JOB_KIND)),
-    Metric("picks", COUNTER, "commands of this host's users that have run, by where", (LBM,),
+    Metric("jobs_ended", COUNTER, "jobs that have ended: `attached`, of this host's users; "
+                                  "`queued`, in the queue", (LBM, DISPATCHER),
+           (Label("outcome", OUTCOMES), JOB_KIND)),
+    Metric("picks", COUNTER, "commands of this host's users that have run, by place", (LBM,),
            (Label("where", ("here", "elsewhere")),)),
     Metric("wrong_picks", COUNTER, "commands sent to a host that was no less busy", (LBM,)),
-    Metric("job_waiting_seconds", HISTOGRAM, "from submission to start; a queued job is counted "
-           "where it ran", (LBM,), (JOB_KIND,), TIMES_S),
-    Metric("job_response_seconds", HISTOGRAM, "from submission to end; a queued job is counted "
-           "where it ran", (LBM,), (JOB_KIND,), TIMES_S),
-    Metric("job_slowdown", HISTOGRAM, "as in `lbctl stats`: response time less CPU time, over CPU "
-           "time; a queued job is counted where it ran", (LBM,), (JOB_KIND,), SLOWDOWNS),
-    Metric("job_cpu_seconds", COUNTER, "CPU time of ended jobs; of a queued job where it ran",
+    Metric("job_waiting_seconds", HISTOGRAM,
+           "time from submission to start; a queued job is counted where it ran", (LBM,),
+           (JOB_KIND,), TIMES_S),
+    Metric("job_response_seconds", HISTOGRAM,
+           "time from submission to end; a queued job is counted where it ran", (LBM,),
+           (JOB_KIND,), TIMES_S),
+    Metric("job_slowdown", HISTOGRAM, "as in `lbctl stats`: (response time − CPU time) ÷ CPU time; "
+                                      "a queued job is counted where it "
+                                      "ran", (LBM,), (JOB_KIND,), SLOWDOWNS),
+    Metric("job_cpu_seconds", COUNTER, "CPU time of ended jobs; a queued job is counted where it "
+                                       "ran",
            (LBM,), (JOB_KIND,)),
-    Metric("jobs_not_recorded", COUNTER, "ended jobs that the accounting could not keep", (LBM,)),
+    Metric("jobs_not_recorded", COUNTER, "ended jobs the accounting could not record", (LBM,)),
     Metric("attempts_held", GAUGE, "attempts of queued jobs that this host holds", (LBM,)),
-    Metric("lease_margin_seconds", HISTOGRAM, "what was left of an attempt's lease when it was "
-           "renewed", (LBM,), bounds=MARGINS_S),
-    Metric("lease_margin_min_seconds", GAUGE, "what is left of the lease that ends first", (LBM,)),
+    Metric("lease_margin_seconds", HISTOGRAM, "time left of an attempt's lease when it was "
+                                              "renewed", (LBM,), bounds=MARGINS_S),
+    Metric("lease_margin_min_seconds", GAUGE, "time left of the lease that expires first", (LBM,)),
     Metric("keeper_up", GAUGE, "1 if the LBM has its keeper", (LBM,)),
     # The queue
     Metric("dispatcher_leads", GAUGE, "1 on the dispatcher that leads, 0 on a standby",
            (DISPATCHER,)),
-    Metric("dispatcher_hosts", GAUGE, "hosts that are connected to the dispatcher", (DISPATCHER,)),
-    Metric("attempts_begun", COUNTER, "attempts that were given to hosts", (DISPATCHER,)),
-    Metric("attempts_ended", COUNTER, "attempts that are over; `lost`: with their host or lease",
+    Metric("dispatcher_hosts", GAUGE, "hosts connected to the dispatcher", (DISPATCHER,)),
+    Metric("attempts_begun", COUNTER, "attempts sent to hosts", (DISPATCHER,)),
+    Metric("attempts_ended", COUNTER, "attempts that have ended; `lost`: with their host or lease",
            (DISPATCHER,),
            (Label("fate", ("done", "failed", "cancelled", "lost", "cut", "checkpoint", "refused",
                            "evicted")),)),
-    Metric("prediction_error_seconds", GAUGE, "how far predicted waits were off, of the last 1,000 "
-           "jobs that can be compared", (DISPATCHER,), (Label("quantile", ("0.5", "0.9")),)),
-    Metric("ledger_commits", COUNTER, "transactions of the ledger that were committed",
+    Metric("prediction_error_seconds", GAUGE, "error of predicted waits, over the last 1,000 "
+                                              "comparable jobs", (DISPATCHER,),
+           (Label("quantile", ("0.5", "0.9")),)),
+    Metric("ledger_commits", COUNTER, "committed transactions of the ledger",
            (DISPATCHER,)),
-    Metric("ledger_commit_failures", COUNTER, "transactions of the ledger that failed",
+    Metric("ledger_commit_failures", COUNTER, "failed transactions of the ledger",
            (DISPATCHER,)),
-    Metric("ledger_commit_seconds", HISTOGRAM, "how long a transaction took", (DISPATCHER,),
+    Metric("ledger_commit_seconds", HISTOGRAM, "duration of a transaction", (DISPATCHER,),
            bounds=COMMITS_S),
     Metric("ledger_trouble", GAUGE, "1 while the ledger cannot be written", (DISPATCHER,)),
     # Trust
-    Metric("certificate_expiry_timestamp_seconds", GAUGE, "when this host's certificate ends "
-           "(UNIX time)", (LISTENER,)),
+    Metric("certificate_expiry_timestamp_seconds", GAUGE, "when this host's certificate expires "
+                                                          "(UNIX time)", (LISTENER,)),
     # The processes
     Metric("process_cpu_seconds", COUNTER, "CPU time of a daemon", DAEMONS, (DAEMON,)),
     Metric("process_resident_memory_bytes", GAUGE, "memory of a daemon", DAEMONS, (DAEMON,)),
-    Metric("process_open_fds", GAUGE, "descriptors that a daemon has open", DAEMONS, (DAEMON,)),
-    Metric("process_max_fds", GAUGE, "descriptors that it may have open", DAEMONS, (DAEMON,)),
+    Metric("process_open_fds", GAUGE, "open descriptors of a daemon", DAEMONS, (DAEMON,)),
+    Metric("process_max_fds", GAUGE, "limit of its open descriptors", DAEMONS, (DAEMON,)),
     Metric("process_start_time_seconds", GAUGE, "when a daemon was started (UNIX time)", DAEMONS,
            (DAEMON,)),
-    Metric("event_loop_lag_seconds", HISTOGRAM, "how late timers of a daemon's event loop were, "
-           "measured while it is asked", DAEMONS, (DAEMON,), LAGS_S),
-    Metric("scrapes", COUNTER, "requests to this listener, by their status", (LISTENER,),
+    Metric("event_loop_lag_seconds", HISTOGRAM, "lateness of timers in a daemon's event loop, "
+                                                "measured during the "
+                                                "scrape", DAEMONS, (DAEMON,), LAGS_S),
+    Metric("scrapes", COUNTER, "requests to this listener, by status", (LISTENER,),
            (Label("status", ("200", "400", "404", "405", "408", "431", "503")),)),
-    Metric("scrape_connections_refused", COUNTER, "connections that were dropped", (LISTENER,),
+    Metric("scrape_connections_refused", COUNTER, "dropped connections", (LISTENER,),
            (Label("reason", ("too-many", "slow-reader", "tls", "revoked")),)),
     # Of each host: the last, as `exposition` writes them apart
     Metric("host_load_index", GAUGE,
-           "load of each host, on the load information centre alone", (LIM,), (HOST,)),
+           "load of each host; only on the load information centre", (LIM,), (HOST,)),
     Metric("host_load_age_seconds", GAUGE,
-           "age of that load, on the load information centre alone", (LIM,), (HOST,)),
+           "age of that load; only on the load information centre", (LIM,), (HOST,)),
 )  # fmt: skip

@@ -39,7 +39,7 @@ def notes_of(missing: dict[str, str], withheld: dict[str, str]) -> Table | None:
     """Of which hosts what is not shown."""
     rows = [(plain(host), plain(f"did not answer: {why}", WARN)) for host, why in missing.items()]
     rows += [
-        (plain(host), plain(f"only jobs that were submitted here ({setting} there)"))
+        (plain(host), plain(f"only jobs submitted here ({setting} there)"))
         for host, setting in withheld.items()
     ]
-    return Table("notes", "What is not shown", ("Host", "Why"), rows) if rows else None
+    return Table("notes", "Not shown", ("Host", "Why"), rows) if rows else None

@@ -99,7 +99,7 @@ def hosts_part(status: Json, sparks: Mapping[str, Spark], clock: Clock) -> Table
         if not any(row[at].text for row in rows):
             head = (*head[:at], *head[at + 1 :])
             rows = [(*row[:at], *row[at + 1 :]) for row in rows]
-    return Table("hosts", "Hosts", head, rows, "no host is known")
+    return Table("hosts", "Hosts", head, rows, "no hosts known")
 
 
 def state_of(host: Json) -> Item:
@@ -168,7 +168,7 @@ def host_parts(
     facts = [
         ("state", state_of(host)),
         ("load", load_item(host)),
-        ("tasks that want a core", plain(decimal(number(queues, "cpu")))),
+        ("tasks wanting a core", plain(decimal(number(queues, "cpu")))),
         ("waiting for disks", plain(decimal(number(queues, "io")))),
         ("waiting for memory", plain(decimal(number(queues, "memory")))),
         ("CPU", plain(share(number(host, "utilisation")))),
@@ -189,7 +189,7 @@ def host_parts(
         used, total = count(number(one, "used")), count(number(one, "total"))
         facts.append((f"{name} used", plain(of_total(used, total))))
     if notes := notes_of(host, clock):
-        facts.append(("why it takes no jobs", plain("; ".join(notes), WARN)))
+        facts.append(("why it accepts no jobs", plain("; ".join(notes), WARN)))
     parts: list[Part] = [
         Facts("host", "Now", facts),
         Chart("hour", "Load, last hour", hour, "an hour ago", "now"),
@@ -197,7 +197,7 @@ def host_parts(
     ]
     if viewer.signed_in:
         verb = "undrain" if text(host, "state") == "drained" else "drain"
-        says = {"drain": "Drain: no new jobs there", "undrain": "Undrain: jobs may go there again"}
+        says = {"drain": "Drain: send no new jobs there", "undrain": "Undrain: accept jobs again"}
         button = Button(f"{host_path(text(host, 'name'))}/{verb}", says[verb])
         parts.append(Buttons("act", "Administrators", [button], viewer.csrf))
     return parts

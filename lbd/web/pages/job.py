@@ -42,7 +42,7 @@ def make_job(asked: Asked) -> Page:
                   Line("output", "Output", "", note)]  # fmt: skip
         return Page(f"Job {name}", parts, one, "/jobs")
     if QUEUED_ID.fullmatch(name) is None:
-        raise Refusal(f"{name!r} is no job's number, such as 12, 12_7 or h1-26", "missing")
+        raise Refusal(f"{name!r} is not a job id, such as 12, 12_7 or h1-26", "missing")
     question: Json = {"op": "queue.jobs", "ids": [name], "attempts": True}
     found = tables(asked.daemons.lbm(question, ANSWER_S), "jobs")
     if len(found) != 1:
@@ -68,7 +68,7 @@ def job_facts(one: Json, lines: list[str], indent: int) -> list[Part]:
     items += [(line[:indent].strip(), plain(line[indent:].strip())) for line in lines]
     if exit_status := text(one, "exit_status"):
         items.append(("exit status", plain(exit_status)))
-    return [Facts("job", "What it is", items)]
+    return [Facts("job", "Job", items)]
 
 
 def acts(one: Json, viewer: Viewer, *, queued: bool) -> list[Part]:

@@ -39,7 +39,7 @@ def make_jobs(asked: Asked) -> Page:
     parts = [filter_form(asked, "/jobs"), *job_parts(found, Clock(asked.unix_now_s))]
     if missing := texts(reply, "missing"):
         rows = [[plain(name, WARN)] for name in missing]
-        parts.append(Table("missing", "Without the jobs of", ("Did not answer",), rows))
+        parts.append(Table("missing", "Missing: jobs of", ("Did not answer",), rows))
     return Page("Jobs", parts, found, "/jobs")
 
 
@@ -62,7 +62,7 @@ def filter_form(asked: Asked, action: str) -> Form:
         Field("state", "State", asked.word("state"), ("", *states)),
     ]
     if action == "/jobs":
-        fields.append(Field("ended", "Ended ones too", asked.word("ended"), ("", "yes"), "no"))
+        fields.append(Field("ended", "Include ended jobs", asked.word("ended"), ("", "yes"), "no"))
     return Form("filters", "Which", action, fields, "Show")
 
 
@@ -72,7 +72,7 @@ def job_parts(found: list[Json], clock: Clock) -> list[Part]:
     others = [job for job, states in with_states if not states <= STANDING]
     return [
         Table("waiting", f"Waiting: {len(waiting)}", WAITING_HEAD,
-              [waiting_row(job, clock) for job in waiting[:SHOWN_MAX]], "nothing waits",
+              [waiting_row(job, clock) for job in waiting[:SHOWN_MAX]], "nothing is waiting",
               more_note(waiting)),
         jobs_table("others", f"Running and ended: {len(others)}", others, clock),
     ]  # fmt: skip
@@ -85,7 +85,7 @@ def jobs_table(part: str, title: str, found: list[Json], clock: Clock) -> Table:
 
 def more_note(found: list[Json]) -> str:
     left = len(found) - SHOWN_MAX
-    return f"{left} more are not shown here: choose which" if left > 0 else ""
+    return f"{left} more are not shown: use the filters" if left > 0 else ""
 
 
 def job_path(name: str) -> str:

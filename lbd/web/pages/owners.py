@@ -46,5 +46,5 @@ def hours_part(rows: list[Json]) -> Table:
         for row in rows
         for day, name in enumerate(DAYS)
     ]  # fmt: skip
-    note = "How likely the owner is away, in tenths: 9 is nearly always, a dot was never seen."
+    note = "How likely the owner is away, in tenths: 9 is nearly always; a dot means no data."
     return Table("hours", "By hour of the week", head, lines, note=note)

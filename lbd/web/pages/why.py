@@ -15,8 +15,8 @@ def make_why(asked: Asked) -> Page:
     host, needs = asked.word("host"), asked.word("needs")
     request = place_request(host or None, [], asked.word("leave") == "yes", False, needs)
     reply = asked.daemons.lim(request)
-    form = Form("ask", "Of which command", "/why", [
-        Field("host", "Wanted host (-H)", host),
+    form = Form("ask", "Command", "/why", [
+        Field("host", "Requested host (-H)", host),
         Field("leave", "Must leave this host", asked.word("leave"), ("", "yes"), "no"),
     ], "Ask")  # fmt: skip
     return Page("Why there", [form, *why_parts(reply)], reply, "/why")
@@ -33,8 +33,8 @@ def why_parts(reply: Json) -> list[Part]:
     rows = [candidate_items(rank, one, chosen) for rank, one in
             enumerate(tables(reply, "candidates"), 1)]  # fmt: skip
     return [
-        Facts("decision", "What would be decided now", facts),
-        Table("candidates", "The hosts, ranked", HEAD, rows, "no host was compared"),
+        Facts("decision", "The decision now", facts),
+        Table("candidates", "Ranked hosts", HEAD, rows, "no hosts were compared"),
     ]
 
 

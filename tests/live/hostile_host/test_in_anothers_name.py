@@ -51,7 +51,7 @@ def submit(lab, h2, stored, **fields):
 def test_the_queue_runs_nothing_for_whom_the_host_is_not(lab, h2, tmp_path, inner):
     """`[admission] origins` of the target went by what is inside the stored request."""
     reply = submit(lab, h2, request(tmp_path / "ran", **inner))
-    assert "in the name of" in reply.error, reply
+    assert "claims to be" in reply.error, reply
     assert lab.run("h1", "lbrun", "-q", "echo", "served").stdout == "served\n"
     assert not (tmp_path / "ran").exists()
 
@@ -66,7 +66,7 @@ def test_a_job_bears_the_name_of_its_origin_alone(lab, h2, tmp_path, job_id):
     """Of two jobs of one name, signals and the end of the one would reach the other."""
     tag, body = first_answer(lab, h2, request(tmp_path / "ran", job_id=job_id))
     assert tag == job_stream.REFUSED
-    assert f"job id {job_id} is not one of h2's" in lbm_pb2.Refused.FromString(body).reason
+    assert f"job id {job_id} does not belong to h2" in lbm_pb2.Refused.FromString(body).reason
     assert not (tmp_path / "ran").exists()
 
 

@@ -32,6 +32,6 @@ def test_no_host_that_is_not_let_in_reads_what_a_job_printed(lab, method):
     with pytest.raises(grpc.RpcError) as refused:
         ask(lab, "h2", method, job="1", attempt=1)
     assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
-    assert refused.value.details() == "jobs here are not for h2 to read (admission.origins)"
+    assert refused.value.details() == "h2 may not read jobs here (admission.origins)"
     assert ask(lab, "h1", method, job="1", attempt=1)
     assert ask(lab, "h2", "Files", name="0" * 32)  # as one that runs a job which takes files along

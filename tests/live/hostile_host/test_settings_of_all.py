@@ -53,9 +53,9 @@ def signed_by_h2(lab, h2, author):
 @pytest.mark.parametrize(
     ("target", "author", "why"),
     [
-        ("h1", "h1", "h2 has signed them in the name of h1"),
-        ("h3", "h2", "h2 is none of admin.settings_hosts"),
-        ("h4", "", "nobody has signed them"),
+        ("h1", "h1", "h2 signed them in the name of h1"),
+        ("h3", "h2", "h2 is not in admin.settings_hosts"),
+        ("h4", "", "they are not signed"),
     ],
 )
 def test_what_no_author_who_may_has_signed_changes_nothing(lab, h2, good, target, author, why):
@@ -65,7 +65,7 @@ def test_what_no_author_who_may_has_signed_changes_nothing(lab, h2, good, target
     answer = h2.call(lab, target, 7901, DELIVER, message(lab, "h2", forged))
     assert answer == (grpc.StatusCode.OK, "")
     log = lab.paths(target).log("lim")
-    line = f"settings from h2 are refused: {why}"
+    line = f"rejected settings from h2: {why}"
     lab.wait_until(lambda: line in log.read_text(), "it says so")
     assert [in_force(lab, host) for host in ("h1", "h3", "h4")] == [0.25] * 3
 

@@ -40,7 +40,7 @@ def test_what_is_no_file_is_refused_as_input(two, kind):
     done = two.run(MALLORY, f'cd / && timeout 15 {sys.executable} -c "{script}"')
     still_serves(two)
     assert done.returncode == 125, done
-    assert "standard input is no file, pipe, socket or terminal" in done.stderr
+    assert "standard input is not a file, pipe, socket or terminal" in done.stderr
     assert kind in done.stderr
 
 

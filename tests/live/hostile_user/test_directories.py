@@ -88,7 +88,7 @@ def test_daemons_do_not_run_in_a_directory_of_another_user(trap, home, daemon):
     there = {path.name for path in place.iterdir()}
     done = as_ann(home, *command(daemon))
     assert done.returncode == 2, done.stderr
-    said = f"lbd {daemon}: host.runtime_dir {place}: it belongs to user"
+    said = f"lbd {daemon}: host.runtime_dir {place}: it is owned by user"
     assert done.stderr.startswith(said), done.stderr
     assert done.stderr.count("\n") == 1
     assert {path.name for path in place.iterdir()} == there
@@ -101,7 +101,7 @@ def test_lbctl_does_not_ask_in_a_directory_of_another_user(trap, home):
     for words in (("status",), ("jobs",), ("restart", "lim")):
         done = as_ann(home, "lbctl", *words)
         assert done.returncode != 0
-        assert f"host.runtime_dir {place}: it belongs to user" in done.stderr
+        assert f"host.runtime_dir {place}: it is owned by user" in done.stderr
     with pytest.raises(BlockingIOError):
         lim.accept()
 
@@ -111,7 +111,7 @@ def test_a_lab_does_not_go_up_in_a_directory_of_another_user(trap, home):
     for words in (("up", "--hosts", "1"), ("status",), ("experiment", "--out", f"{home}/out")):
         done = as_ann(home, *command("lab", *words))
         assert done.returncode != 0
-        assert f"{place}: it belongs to user" in done.stderr
+        assert f"{place}: it is owned by user" in done.stderr
         assert done.stderr.count("\n") == 1
     assert not (place / "lab").exists()
 
@@ -126,9 +126,9 @@ def test_a_link_of_another_user_to_our_own_directory_is_not_followed(home):
     try:
         done = as_ann(home, *command("up"))
         assert done.returncode == 2
-        assert "it is a link of user" in done.stderr
+        assert "it is a link owned by user" in done.stderr
         done = as_ann(home, *command("lab", "up", "--hosts", "1"))
-        assert "it is a link of user" in done.stderr
+        assert "it is a link owned by user" in done.stderr
         assert list((home / "run").iterdir()) == []
     finally:
         place.unlink()
@@ -142,7 +142,7 @@ def test_an_lbm_takes_no_keeper_but_roots_and_its_own(short_dir):
         await KeeperLink(lambda: None).connect(short_dir / "keeper.sock", Config())
 
     with listening(short_dir / "keeper.sock") as keeper:
-        with pytest.raises(ConfigError, match="not root's or ours"):
+        with pytest.raises(ConfigError, match="not root or us"):
             asyncio.run(connect())
         connection, _ = keeper.accept()
         with connection:
@@ -158,7 +158,7 @@ def test_root_sends_no_signal_where_the_daemons_account_says(two):
         try:
             done = two.run("root", "cd / && lbctl restart lim")
             assert done.returncode != 0
-            assert "which is another user's" in done.stderr
+            assert "which belongs to another user" in done.stderr
             assert bystander.poll() is None
         finally:
             file.write_text(before)

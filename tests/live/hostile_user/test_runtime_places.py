@@ -143,6 +143,6 @@ def test_nobody_waits_for_what_is_no_file(lbrun, what, named, short_dir):
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     elif named:
         assert (done.returncode, done.stdout) == (125, "")
-        assert done.stderr == f"lbrun: $LBD_CONFIG {config}: not a file that can be lbd.toml\n"
+        assert done.stderr == f"lbrun: $LBD_CONFIG {config}: not a regular file\n"
     else:
         assert done.stdout == "ran\n"

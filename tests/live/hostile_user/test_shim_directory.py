@@ -113,7 +113,7 @@ def test_a_link_to_the_victims_own_stamp_vouches_for_nothing(victim, own_stamp):
     victim.forge(own_stamp)
     result = victim.run()
     assert (result.stdout, result.returncode) == (TRUE, 0), result
-    assert result.stderr.startswith("lbsh: no shims, so commands stay here: "), result
+    assert result.stderr.startswith("lbsh: no shims, so commands run here: "), result
 
 
 def test_a_stale_stamp_is_not_touched_through_a_link(victim, own_stamp):
@@ -149,4 +149,4 @@ def test_what_others_may_write_in_is_not_used(victim, own_stamp):
     os.chown(key / "stamp", victim.uid, victim.uid)
     result = victim.run()
     assert (result.stdout, result.returncode) == (TRUE, 0), result
-    assert "others may write in" in result.stderr
+    assert "is writable by others" in result.stderr

@@ -11,11 +11,11 @@ WHOLE = gzip.compress(TEXT)
 BROKEN = WHOLE[: len(WHOLE) // 2] + b"\x55" * 20
 UNREADABLE = {
     "absent": (None, "No such file or directory"),
-    "binary": (bytes(range(256)), "it is no text"),
-    "cut.gz": (WHOLE[:-12], "not a sound gzip file"),
-    "headless.gz": (WHOLE[:5], "not a sound gzip file"),
-    "broken.gz": (BROKEN, "not a sound gzip file"),
-    "binary.gz": (gzip.compress(bytes(range(256))), "it is no text"),
+    "binary": (bytes(range(256)), "not a text file"),
+    "cut.gz": (WHOLE[:-12], "damaged gzip file"),
+    "headless.gz": (WHOLE[:5], "damaged gzip file"),
+    "broken.gz": (BROKEN, "damaged gzip file"),
+    "binary.gz": (gzip.compress(bytes(range(256))), "not a text file"),
 }
 
 

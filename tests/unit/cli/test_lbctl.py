@@ -53,7 +53,7 @@ def test_a_revoked_host_is_said_to_be(daemon, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert re.match(r"h2 +revoked ", lines[4])
     assert lines[-1].startswith(
-        "h2: revoked, and not heard with a new certificate; if it has none yet: lbctl token create"
+        "h2: revoked, and not seen with a new certificate; to get one, run `lbctl token create"
     )
 
 
@@ -68,7 +68,8 @@ def test_without_a_daemon_one_line(daemon, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert re.fullmatch(
-        r"lbctl: lim is not running \(.*\); start it: systemctl start lbd.target, or lbd up.*\n",
+        r"lbctl: lim is not running \(.*\); start it with: systemctl start lbd.target, or lbd "
+        r"up.*\n",
         err,
     )
 
@@ -117,10 +118,10 @@ def test_explain_has_the_numbers_in_it(daemon, capsys):
     [
         (
             {"cpu_s": 2.5},
-            "it and the commands already there need the least time; its CPU time is 2.5s",
+            "the command and those already there would finish soonest; its learnt CPU time is 2.5s",
         ),
-        ({"cpu_s": None}, "the least time; its CPU time is not known yet"),
-        ({"cpu_s": 0.02, "reason": "no-gain"}, "need less time; its CPU time is 20ms"),
+        ({"cpu_s": None}, "the least time; its learnt CPU time is not known yet"),
+        ({"cpu_s": 0.02, "reason": "no-gain"}, "need less time; its learnt CPU time is 20ms"),
     ],
 )
 def test_explain_says_what_predict_took_for_the_cpu_time(daemon, capsys, answer, said):
@@ -151,7 +152,7 @@ def test_jobs(daemon, capsys):
     asked = [request for request in lbm.asked if request["op"] == "jobs"]
     assert [request["all"] for request in asked] == [False, True, False]
     assert lbctl.main(["jobs", "h1-8"]) == 1
-    assert capsys.readouterr().err == "lbctl: no job 'h1-8'; did you mean \"h1-7\"?\n"
+    assert capsys.readouterr().err == "lbctl: no job named 'h1-8'; did you mean \"h1-7\"?\n"
 
 
 def test_drain_waits_for_a_sample_taken_after_it(daemon, capsys):
@@ -174,7 +175,7 @@ def test_drain_of_a_host_that_is_down_waits_for_nothing(daemon, capsys):
     lim = daemon("lim", status={**STATUS, "hosts": [down]}, drain={"when_back": True})
     assert lbctl.main(["drain", "h1", "--wait", "--reason", "disk sdb"]) == 0
     assert lim.asked[0]["reason"] == "disk sdb"
-    assert "it is drained when it is back" in capsys.readouterr().out
+    assert "it will be drained when it is back" in capsys.readouterr().out
 
 
 def test_drain_again_says_who_did_before(daemon, capsys):
@@ -182,8 +183,8 @@ def test_drain_again_says_who_did_before(daemon, capsys):
     daemon("lim", status=STATUS, drain={"before": before})
     assert lbctl.main(["drain", "h1"]) == 0
     out, err = capsys.readouterr()
-    assert out == "h1 is drained: no new jobs there\n"
-    assert re.fullmatch(r"lbctl: h1 was drained already by ann since 1970-.*: disk sdb\n", err)
+    assert out == "h1 is drained: it gets no new jobs\n"
+    assert re.fullmatch(r"lbctl: h1 was already drained by ann since 1970-.*: disk sdb\n", err)
 
 
 def test_status_says_who_drained_a_host_and_when(daemon, capsys):
@@ -211,7 +212,7 @@ def test_a_change_is_said_with_its_hosts_and_how_long_it_lasts(daemon, capsys):
         said = (
             f"lbctl: {change} on 2 of 3 hosts; it lasts until every host's LIM has stopped; "
             "--save keeps it\n"
-            "lbctl: not confirmed by h3: hosts take it when they are heard of again\n"
+            "lbctl: not confirmed by h3: they will take it when they are heard again\n"
         )
         assert capsys.readouterr() == (out, said)
 
@@ -219,13 +220,13 @@ def test_a_change_is_said_with_its_hosts_and_how_long_it_lasts(daemon, capsys):
 @pytest.mark.parametrize(
     ("words", "saved", "lasts"),
     [
-        (["NOLB", "--save"], "NOLB", "it is saved, and holds after restarts"),
-        (["--save"], "NOLB", "it is saved, and holds after restarts"),
-        (["--reset"], None, "for lim.algorithm, each host's lbd.toml holds again"),
+        (["NOLB", "--save"], "NOLB", "saved, so it survives restarts"),
+        (["--save"], "NOLB", "saved, so it survives restarts"),
+        (["--reset"], None, "each host's lbd.toml applies to lim.algorithm again"),
         (
             ["NOLB"],
             "LOWEST",
-            "it lasts until every host's LIM has stopped; then LOWEST holds, which is saved",
+            "it lasts until every host's LIM has stopped; then the saved LOWEST applies",
         ),
     ],
 )
@@ -307,7 +308,7 @@ def test_a_parameter_is_shown_as_one_would_write_it(daemon, capsys, name, value,
 )
 def test_a_word_of_another_scheduler_is_answered_with_ours(capsys, word, meant):
     assert lbctl.main([word]) == 2
-    said = f"lbctl: '{word}' is no command; use \"lbctl {meant}\"; see lbctl --help\n"
+    said = f"lbctl: no command '{word}'; use \"lbctl {meant}\"; see lbctl --help\n"
     assert capsys.readouterr().err == said
 
 
@@ -321,7 +322,7 @@ def test_a_parameter_that_follows_the_load_is_said_to(daemon, capsys):
     assert lbctl.main(["param", "min_gain", "0.1"]) == 0
     out, err = capsys.readouterr()
     assert out == "lim.min_gain = 0.075\n"
-    assert err == "lbctl: lim.min_gain is set to 0.1; lim.adaptive turns it with the load\n"
+    assert err == "lbctl: lim.min_gain is set to 0.1; lim.adaptive adjusts it with the load\n"
 
 
 def test_all_params_are_those_the_lim_knows(daemon, capsys):

@@ -17,8 +17,8 @@ from lbd.process import last_words
 USAGE = [
     ([], "lbd: which command? lim, lbm, keeper, authority, dispatcher, metrics, up, lab, sim, "
          "slurm, web; see"),
-    (["limm"], "lbd: 'limm' is no command; did you mean \"lim\"?; see lbd --help"),
-    (["doctor"], "lbd: 'doctor' is no command of lbd; did you mean `lbctl doctor`?"),
+    (["limm"], "lbd: no command 'limm'; did you mean \"lim\"?; see lbd --help"),
+    (["doctor"], "lbd: lbd has no command 'doctor'; did you mean `lbctl doctor`?"),
     (["--bogus"], "lbd: unrecognized arguments: --bogus; see lbd --help"),
     (["lim", "--bogus"], "lbd lim: unrecognized arguments: --bogus; see lbd lim --help"),
     (["lbm", "--conf", "x"], "lbd lbm: unrecognized arguments: --conf x"),
@@ -26,7 +26,7 @@ USAGE = [
     (["up", "--config", "/nowhere"], "lbd up: --config /nowhere: no such file"),
     (["lim", "--set", "lim.prt=1"], "lbd lim: --set lim.prt=1: lim.prt: unknown key; did you mean"),
     (["dispatcher", "--bogus"], "lbd dispatcher: unrecognized arguments: --bogus"),
-    (["sim", "blance"], "lbd sim: 'blance' is no command; did you mean \"balance\"?"),
+    (["sim", "blance"], "lbd sim: no command 'blance'; did you mean \"balance\"?"),
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ def test_signals(text, number):
 
 @pytest.mark.parametrize("text", ["", "0", "999", "²", "-9", "SIG", "SIGNAL"])
 def test_no_signals(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="is no signal"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a signal"):
         signal_named(text)
 
 

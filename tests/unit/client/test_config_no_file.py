@@ -22,7 +22,7 @@ def config(request, tmp_path):
 
 
 def test_lbrun_says_so(config):
-    with pytest.raises(Trouble, match="not a file"):
+    with pytest.raises(Trouble, match="not a regular file"):
         find_runtime_dirs(str(config))
 
 
@@ -43,7 +43,7 @@ def test_a_lab_that_is_gone(tmp_path, monkeypatch):
     path = str(tmp_path / "h1/lbd.toml")
     monkeypatch.setattr("posix.environ", {b"LBD_CONFIG": path.encode()})
     monkeypatch.setenv("LBD_CONFIG", path)
-    advice = r"; if that was a lab which is gone, `unset LBD_CONFIG`$"
+    advice = r"; if it belonged to a lab that no longer exists, `unset LBD_CONFIG`$"
     with pytest.raises(Trouble, match=rf"^\$LBD_CONFIG {path}: No such file or directory{advice}"):
         find_runtime_dirs(None)
     with pytest.raises(ConfigError, match=rf"^\$LBD_CONFIG {path}: no such file{advice}"):

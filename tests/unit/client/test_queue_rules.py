@@ -62,7 +62,7 @@ def test_how_long_a_task_takes_may_be_said_with_it():
         ([*ARRAY, "--target", "soon"], "--target: 'soon' is not a duration"),
         ([*ARRAY, "--target", "1e9999"], "--target: "),
         ([*ARRAY, "--deadline", "2020-01-01T06:00"], "--deadline: 2020-01-01T06:00 has passed"),
-        ([*ARRAY, "--deadline", "2045-02-30T06:00"], "no such day"),
+        ([*ARRAY, "--deadline", "2045-02-30T06:00"], "no such date"),
         (
             [*ARRAY, "--deadline", "noon"],
             "--deadline: 'noon' is not a time; allowed: 17:30, 2026-12-01T06:00, +2h",
@@ -72,8 +72,8 @@ def test_how_long_a_task_takes_may_be_said_with_it():
         ([*ARRAY, "--target", "5", "--work", "0"], "--work 0: must be above 0"),
         ([*ARRAY, "--target", "5", "--speedup", "3"], "--speedup needs -n MIN-MAX"),
         ([*ARRAY, "-n", "2-4", "--target", "5"], "--target cannot be used with -n 2-4"),
-        (["--array", "1-3", "--target", "5"], "--array is for jobs of the queue: add -d, or -q"),
-        (["--deadline", "17:30"], "--deadline is for jobs of the queue"),
+        (["--array", "1-3", "--target", "5"], "--array applies to queued jobs: add -d, or -q"),
+        (["--deadline", "17:30"], "--deadline applies to queued jobs"),
     ],
     ids=" ".join,
 )
@@ -88,19 +88,19 @@ GANG = ["-d", "--array", "0-3", "--gang"]
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["-d", "-n", "4-2"], "--slots 4-2: the range runs backwards"),
+        (["-d", "-n", "4-2"], "--slots 4-2: the range is backwards"),
         (["-d", "-n", "3-3"], "--slots 3-3: the range is a single number; write 3"),
-        (["-d", "-n", "2-"], "--slots 2-: write how many, or MIN-MAX"),
-        (["-d", "-n", "-4"], "--slots -4: write how many, or MIN-MAX"),
+        (["-d", "-n", "2-"], "--slots 2-: must be a number or MIN-MAX"),
+        (["-d", "-n", "-4"], "--slots -4: must be a number or MIN-MAX"),
         (["-d", "-n", "0-3"], "--slots 0-3: a job needs at least one"),
         (["-d", "-n", "0"], "--slots 0: a job needs at least one"),
-        (["-d", "-n", "two"], "--slots two: write how many, or MIN-MAX, like 4 or 2-8"),
+        (["-d", "-n", "two"], "--slots two: must be a number or MIN-MAX, like 4 or 2-8"),
         (["-d", "-n", "70000"], "--slots 70000: no host has more than 65536"),
         ([*RANGE, "--speedup", "0.5"], "--speedup 0.5: the average parallelism A must be 1 or"),
         ([*RANGE, "--speedup", "4,-1"], "--speedup 4,-1: the variance SIGMA must be 0 or more"),
         ([*RANGE, "--speedup", "nan"], "--speedup nan: the average parallelism A must be 1 or"),
         ([*RANGE, "--speedup", "4,inf"], "--speedup 4,inf: "),
-        ([*RANGE, "--speedup", "4;1"], "--speedup 4;1: write A or A,SIGMA"),
+        ([*RANGE, "--speedup", "4;1"], "--speedup 4;1: must be A or A,SIGMA"),
         ([*RANGE, "--work", "0"], "--work 0: must be above 0"),
         ([*RANGE, "--work", "-3"], "--work: '-3' is not a duration"),
         (["-d", "--speedup", "4"], "--speedup needs -n MIN-MAX"),
@@ -109,16 +109,19 @@ GANG = ["-d", "--array", "0-3", "--gang"]
         (["-d", "--mem", "lots"], "--mem: 'lots' is not a size; allowed: 4096, 512K, 1.5M, 2G"),
         (["-d", "--mem", "0"], "--mem: must be above 0"),
         (["--mem", "0G"], "--mem: must be above 0"),
-        (["-d", "--array", "5-1", "true"], "--array 5-1: 5-1 runs backwards; write 1-5"),
+        (["-d", "--array", "5-1", "true"], "--array 5-1: 5-1 is backwards; use 1-5"),
         (["-d", "--gang"], "--gang needs --array"),
         (["-d", "--append"], "--append needs -o or --error"),
-        (["--append"], "--append is for jobs of the queue"),
-        (["--gang"], "--gang is for jobs of the queue: add -d, or -q to wait for its end"),
-        (["--checkpoint", "x"], "--checkpoint is for jobs of the queue"),
-        (["--idempotency-key", "x"], "--idempotency-key is for jobs of the queue"),
-        (["-o", "x"], "--output is for jobs of the queue: add -d"),
-        (["-d", "--array", "0-4096", "--gang"], "--gang: 4097 jobs; the most is 4096"),
-        ([*GANG, "-n", "1-2"], "--gang cannot be used with --slots 1-2: write one number"),
+        (["--append"], "--append applies to queued jobs"),
+        (["--gang"], "--gang applies to queued jobs: add -d, or -q to wait for the end"),
+        (["--checkpoint", "x"], "--checkpoint applies to queued jobs"),
+        (["--idempotency-key", "x"], "--idempotency-key applies to queued jobs"),
+        (["-o", "x"], "--output applies to queued jobs: add -d"),
+        (["-d", "--array", "0-4096", "--gang"], "--gang: 4097 jobs; the limit is 4096"),
+        (
+            [*GANG, "-n", "1-2"],
+            "--gang cannot be used with --slots 1-2: give a number, not a range",
+        ),
         ([*GANG, "--checkpoint", "x"], "--gang cannot be used with --checkpoint"),
     ],
     ids=" ".join,
@@ -166,7 +169,7 @@ def test_a_time_to_begin_is_the_next_one_or_has_passed(berlin, capfd):
     assert float(options("-q", "--begin", "06:30").values["begin"]) > before
     assert capfd.readouterr().err == ""
     assert options("-d", "--begin", "2026-01-01T06:00").values["begin"] == "1767243600.0"
-    said = "lbrun: --begin: 2026-01-01T06:00 has passed, so it may begin now\n"
+    said = "lbrun: --begin: 2026-01-01T06:00 has passed, so it may start now\n"
     assert capfd.readouterr().err == said
 
 
@@ -175,21 +178,24 @@ def test_a_time_to_begin_is_the_next_one_or_has_passed(berlin, capfd):
     [
         (
             ["-d", "--after", "x"],
-            "--after x: 'x' names no queued job; write 12, 12_7, 12,15 or last",
+            "--after x: 'x' is not a queued job's id; must be 12, 12_7, 12,15 or last",
         ),
-        (["-d", "--after", "h1-26"], "'h1-26' names no queued job"),
-        (["-d", "--after", "0"], "'0' names no queued job"),
-        (["-d", "--after", "1,"], "--after 1,: '' names no queued job"),
-        (["-d", "--after-any", "1_x"], "--after-any 1_x: '1_x' names no queued job"),
-        (["-d", "--after-failed", "1 2"], "'1 2' names no queued job"),
-        ([*ARRAY, "--after-task", "1_2"], "'1_2' names no queued job; write 12, 12,15 or last"),
-        (["-d", "--after", ",".join(["1"] * 1001)], "1000 jobs are the most to wait for"),
-        (["--after-any", "1"], "--after is for jobs of the queue"),
-        (["--notify", "true"], "--notify is for jobs of the queue"),
+        (["-d", "--after", "h1-26"], "'h1-26' is not a queued job's id"),
+        (["-d", "--after", "0"], "'0' is not a queued job's id"),
+        (["-d", "--after", "1,"], "--after 1,: '' is not a queued job's id"),
+        (["-d", "--after-any", "1_x"], "--after-any 1_x: '1_x' is not a queued job's id"),
+        (["-d", "--after-failed", "1 2"], "'1 2' is not a queued job's id"),
+        (
+            [*ARRAY, "--after-task", "1_2"],
+            "'1_2' is not a queued job's id; must be 12, 12,15 or last",
+        ),
+        (["-d", "--after", ",".join(["1"] * 1001)], "1000 jobs"),
+        (["--after-any", "1"], "--after applies to queued jobs"),
+        (["--notify", "true"], "--notify applies to queued jobs"),
         (["-d", "--notify", " "], "--notify is empty"),
-        (["--name", "x", "--begin", "17:30"], "--begin is for jobs of the queue"),
+        (["--name", "x", "--begin", "17:30"], "--begin applies to queued jobs"),
         (["-d", "--begin", "noon"], "--begin: 'noon' is not a time; allowed: 17:30"),
-        (["-d", "--begin", "2045-02-30T06:00"], "--begin: '2045-02-30T06:00': there is no such"),
+        (["-d", "--begin", "2045-02-30T06:00"], "--begin: '2045-02-30T06:00': no such"),
         (["-d", "--begin", "+x"], "--begin: 'x' is not a duration"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
@@ -205,7 +211,7 @@ def test_what_to_wait_for_that_makes_no_sense(words, line):
         (["--gres=gpu:2"], '; use "--need"; '),
         (["-c", "2"], '; use "--slots"; '),
         (["-N", "2"], '; use "--array 1-N --gang"; '),
-        (["--need", "mem=16G"], "memory is asked for by --mem"),
+        (["--need", "mem=16G"], "memory is requested with --mem"),
     ],
 )
 def test_what_slurm_has_is_answered_with_ours(words, said):
@@ -218,5 +224,5 @@ def test_what_slurm_has_is_answered_with_ours(words, said):
     [("log", [], True), ("log", ["log"], False), ("o/log", ["o"], False), ("olog", ["o"], True)],
 )
 def test_output_that_is_not_brought_back_is_refused(output, fetch, is_lost):
-    with pytest.raises(Trouble, match="--fetch it, too") if is_lost else nullcontext():
+    with pytest.raises(Trouble, match="add --fetch for it") if is_lost else nullcontext():
         check_staged({"output": output}, fetch)

@@ -45,7 +45,7 @@ def test_the_next_lbm_is_waited_for(runtime_dirs, program):
     (restarting, listener), (stopped, _) = runtime_dirs
     patient = begun(program, restarting, "-H", "h2")
     impatient = begun(program, stopped, "-H", "h2")
-    assert impatient.communicate(timeout=60)[1].startswith("lbrun: the lbm of this host does not")
+    assert impatient.communicate(timeout=60)[1].startswith("lbrun: this host's LBM does not")
     done = [(tags.STATUS, b"7"), (tags.REASON, b""), (tags.SIGNAL_NUMBER, b""), (tags.CAUSE, b"x")]
     answer(listener, frames.pack(tags.DONE, frames.pack_fields(done)))
     assert patient.communicate(timeout=60) == ("", "")

@@ -10,7 +10,7 @@ import pytest
 COMPILED = [str(Path(sys.executable).with_name("lbrun"))]
 MAIN = "import sys; sys.argv[0] = 'lbrun'; from lbd.client.lbrun import main; main()"
 PYTHON = [sys.executable, "-c", MAIN]
-HINT = "not found; lbrun takes a program: for a shell line, lbrun sh -c 'LINE'"
+HINT = "not found; lbrun runs a program; for a shell line, use lbrun sh -c 'LINE'"
 
 
 @pytest.mark.parametrize("options", [(), ("--timeout", "60")], ids=["plain", "supervised"])

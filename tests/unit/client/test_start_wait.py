@@ -33,7 +33,7 @@ def test_but_not_for_long(tmp_path, lbd_up, monkeypatch):
     connects(monkeypatch)
     sock, why = connect_once_started([str(tmp_path)])
     assert sock is None
-    assert why.startswith(f"the lbm of this host is starting or stopping (lbd up, pid {lbd_up.pid}")
+    assert why.startswith(f"this host's LBM is starting or stopping (lbd up, pid {lbd_up.pid}")
 
 
 def test_where_nobody_starts_it_nobody_waits(tmp_path, lbd_up, monkeypatch):
@@ -48,5 +48,5 @@ def test_what_cannot_run_without_an_lbm_says_how_to_start_one(words, tmp_path, m
     config = tmp_path / "lbd.toml"
     config.write_text(f'[host]\nruntime_dir = "{tmp_path}"\n')
     monkeypatch.setenv("LBD_CONFIG", str(config))
-    with pytest.raises(Trouble, match=r"^no lbm is running here .*; start one with: lbd up$"):
+    with pytest.raises(Trouble, match=r"^no lbm is running here .*; start it with: lbd up$"):
         lbrun.run(read_options([*words, "true"]))

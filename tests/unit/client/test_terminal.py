@@ -42,7 +42,7 @@ def test_an_lbm_that_has_never_taken_anything_can_be_left_with_interrupt():
             except subprocess.TimeoutExpired:
                 continue
         assert process.poll() == 1
-        assert "what was typed is not taken any more" in process.stderr.read()
+        assert "input is no longer accepted" in process.stderr.read()
     finally:
         process.kill()
         process.wait()

@@ -39,22 +39,22 @@ def test_what_means_nothing_here_is_left_out_with_a_line(name, text):
     found, faults = overlaid(Config(), {name: text, "dispatch.user_slots": "3"})
     assert found == Config(dispatch=DispatchConfig(user_slots=3))
     (fault,) = faults
-    assert fault.startswith(f"{name} = {text}, which is set for all hosts, is ignored: ")
+    assert fault.startswith(f"{name} = {text}, set for all hosts, is ignored: ")
 
 
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("dispatch.store", "sqlite:///x", "is each host's own: set it in lbd.toml"),
-        ("dispatch.port", 1, "is each host's own"),
-        ("admission.slots", 1, "is no setting for the whole cluster"),
+        ("dispatch.store", "sqlite:///x", "is set per host: set it in lbd.toml"),
+        ("dispatch.port", 1, "is set per host"),
+        ("admission.slots", 1, "cannot be set for the whole cluster"),
         ("dispatch.lease_s", 0, "out of range"),
-        ("cluster.hosts", [], "is no setting for the whole cluster"),
-        ("cluster.resources", ["memory"], "memory is asked for by --mem"),
-        ("cluster.resources", ["a b"], "begins with a letter"),
+        ("cluster.hosts", [], "cannot be set for the whole cluster"),
+        ("cluster.resources", ["memory"], "memory is requested with --mem"),
+        ("cluster.resources", ["a b"], "starts with a letter"),
         ("cluster.resources", [f"n{at}" for at in range(17)], "more than 16"),
         ("dispatch.lease_s", "x", "dispatch.lease_s: "),
-        ("dispatch.name_jobs", ["x" * 200], "200 printable characters at most"),
+        ("dispatch.name_jobs", ["x" * 200], "200 printable characters"),
         ("dispatch.host", "h\x1b2", "printable"),
     ],
 )

@@ -78,6 +78,6 @@ def test_where_nobody_starts_it_that_is_said_at_once(config, tmp_path, monkeypat
     monkeypatch.setattr(starting, "COMMAND_BYTES", 4)  # not all that pytest is called with
     (tmp_path / "up.pid").write_text(pid)
     lim = Listener(first=2)
-    with pytest.raises(Unavailable, match=r"lim is not running .* start it: "):
+    with pytest.raises(Unavailable, match=r"lim is not running .* start it with: "):
         Daemons(config, lim.connect).lim({"op": "status"})
     assert lim.attempts == 1

@@ -30,7 +30,7 @@ def test_a_job_alone_has_no_short_form():
 
 def test_what_is_waited_for_is_shown_and_of_a_running_job_that_its_host_is_silent():
     silent = "h4 not heard of for 12s; starts again in 20s if that lasts"
-    rows = [("pending", "1 job goes before it", True), ("running", silent, True),
+    rows = [("pending", "1 job is ahead of it", True), ("running", silent, True),
             ("running", "killed on h2", False), ("done", "x", False)]  # fmt: skip
     for state, reason, is_shown in rows:
         assert shown_wait({"state": state, "reason": reason}) == (reason if is_shown else "")

@@ -10,7 +10,7 @@ from lbd.console import starting
 from lbd.console.daemons import Daemons
 from lbd.console.starting import start_of_metrics
 
-NEXT = "; `lbd up` does so, too, when it is started the next time"
+NEXT = "; the next start of `lbd up` starts it, too"
 
 
 @pytest.fixture

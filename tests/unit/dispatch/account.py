@@ -2,7 +2,7 @@
 
 A row for each job. It says what must become of an attempt, of the others of its gang and of its
 host. Who begins where it does not say: only that nothing begins that may not, that a gang begins
-as a whole, and that nobody waits for what is free.
+as a whole, and that nothing is waiting for what is free.
 """
 
 import math
@@ -274,7 +274,7 @@ class Account:
             assert (live.stop_reason, bool(live.held)) == (row.stop, bool(row.held))
         aside = {name for name, place in self.places.items() if place.is_aside}
         assert set(self.life.hosts.aside()) == aside
-        # nobody waits for what is free
+        # nothing is waiting for what is free
         waiting = [row for row in left.values() if not row.host and not row.held]
         free = sum(max(0, most - self.used(name)) for name, most in self.usable().items())
         singles = [row for row in waiting if not row.job.gang]

@@ -31,7 +31,7 @@ async def test_a_host_speaks_for_its_administrators_about_its_own_jobs_alone(tmp
         reply = await world.act(verb=verb, selectors=["1"], **ROOT)
         (line,) = reply.errors
         assert line.startswith(
-            "permission denied: job 1 is not yours, from another host: administrators act on it"
+            "permission denied: job 1 is not yours; administrators can act on it from h1"
         )
         assert not reply.done
         reply = await world.act(verb="hold", selectors=["1-2"], **ROOT)

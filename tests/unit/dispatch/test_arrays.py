@@ -213,17 +213,16 @@ async def test_what_waits_of_a_job_is_changed(world):
     await ended(world, "1", 0)
     await begun(world, "2")
     done = await world.act(verb="update", selectors=["1_2"], update=change, **WHO)
-    assert list(done.errors) == ["job 1_2 has begun; only what waits can be changed"]
+    assert list(done.errors) == ["job 1_2 has started; only waiting jobs can be changed"]
 
 
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"priority": 4}, "--priority 4: only administrators raise priorities; yours may be 0 or "
-                          "less"),
-        ({"priority": -4000}, "--priority: from -999 to 999"),
-        ({"timeout_s": float("nan")}, "--timeout: this is no time limit"),
-        ({"begin": float("nan")}, "--begin: this is no time"),
+        ({"priority": 4}, "--priority 4: only administrators can raise priorities; use 0 or less"),
+        ({"priority": -4000}, "--priority: must be -999 to 999"),
+        ({"timeout_s": float("nan")}, "--timeout: not a time limit"),
+        ({"begin": float("nan")}, "--begin: not a time"),
     ],
 )  # fmt: skip
 async def test_what_cannot_be_changed_is_one_line_and_changes_nothing(world, change, error):

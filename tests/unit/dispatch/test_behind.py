@@ -1,4 +1,4 @@
-"""A host that does not take what it is sent gets no more, and its jobs go elsewhere."""
+"""A host that is not reading what it is sent gets no more, and its jobs go elsewhere."""
 
 import asyncio
 

@@ -69,7 +69,7 @@ async def test_a_host_that_asks_without_end_waits_and_others_do_not(tmp_path, me
         world.trust.name = "h3"
         assert pb.StatusInfo.FromString(await status(b"", Context())).queued == 0
         assert not all(task.done() for task in flood)
-        text = "h2 asks the queue for more than dispatch.host_bytes_per_s"
+        text = "h2 exceeds dispatch.host_bytes_per_s"
         assert any(text in problem_of(task) for task in flood)
         for task in flood:
             task.cancel()

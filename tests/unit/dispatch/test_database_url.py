@@ -36,8 +36,10 @@ def test_elsewhere_it_is_encrypted_and_the_server_is_known(url):
     assert exposed(url, {}) == ""
     with_query = f"{url}{'&' if '?' in url else '?'}sslmode="
     assert mode_in_force(f"{with_query}disable", {}) == "disable"
-    assert "in the open (sslmode=disable)" in exposed(f"{with_query}disable", {})
-    assert "to anyone who answers there (sslmode=require)" in exposed(f"{with_query}require", {})
+    assert "unencrypted (sslmode=disable)" in exposed(f"{with_query}disable", {})
+    assert "to a server whose identity is not checked (sslmode=require)" in exposed(
+        f"{with_query}require", {}
+    )
     assert exposed(f"{with_query}verify-ca", {}) == ""
 
 
@@ -71,7 +73,7 @@ async def test_a_server_without_tls_is_not_spoken_to(monkeypatch):
     ("url", "given", "mode", "says"),
     [
         ("postgresql://lbd@db.example/lbd", {}, None, "No such file or directory"),
-        ("postgresql://lbd@db.example/lbd", {}, 0o640, "is passed over, since others may read it"),
+        ("postgresql://lbd@db.example/lbd", {}, 0o640, "is ignored because others can read it"),
         ("postgresql://lbd@db.example/lbd", {}, 0o600, "is the one in /"),
         ("postgresql://lbd:secret@db.example/lbd", {}, None, "is the one in dispatch.store"),
         ("postgresql://lbd@db.example/lbd", {"PGPASSWORD": "secret"}, None, "in PGPASSWORD"),

@@ -158,7 +158,7 @@ async def test_task_by_task(world):
     reply = await world.submit(after("task:1", **ARRAY | {"indexes": "2-4", "first_index": 2}))
     assert "does not have all of 2 to 4; its indexes are 1-3" in reply.error
     assert "needs --array" in (await world.submit(after("task:1"))).error
-    assert "is no array" in (await world.submit(after("task:4_2", **ARRAY))).error
+    assert "is not an array" in (await world.submit(after("task:4_2", **ARRAY))).error
 
 
 @pytest.mark.parametrize(
@@ -166,12 +166,12 @@ async def test_task_by_task(world):
     [
         ("ok:7", "no job 7 of yours is on record"),
         ("ok:2", "no job 2 of yours is on record"),
-        ("ok:1_4", "job 1 is no array"),
-        ("ok:x", "'x' names no queued job"),
-        ("ok:-1", "'-1' names no queued job"),
-        ("sometimes:1", "'1' names no queued job"),
-        ("ok:1_", "names no task"),
-        ("ok:" + "9" * 30, "names no queued job"),
+        ("ok:1_4", "job 1 is not an array"),
+        ("ok:x", "'x' is not a queued job's id"),
+        ("ok:-1", "'-1' is not a queued job's id"),
+        ("sometimes:1", "'1' is not a queued job's id"),
+        ("ok:1_", "is not a task's id"),
+        ("ok:" + "9" * 30, "is not a queued job's id"),
     ],
 )
 async def test_what_is_refused_queues_nothing(world, what, complaint):
@@ -204,7 +204,7 @@ async def test_administrators_may_wait_for_everybodys_jobs(world):
 
 async def test_too_many_or_no_time_are_refused(world):
     await world.submit(asking())
-    assert "1000 is the most" in (await world.submit(after(*["ok:1"] * 1001))).error
+    assert "the limit is 1000" in (await world.submit(after(*["ok:1"] * 1001))).error
     for at in (float("nan"), -1.0, 1e12):
         reply = await world.submit(asking(count=0, not_before=at))
         assert "--begin is not valid" in reply.error
@@ -303,7 +303,7 @@ async def test_what_is_met_stays_met_when_the_others_are_forgotten(path):
         state, reason = await why(world, "3")
         assert (state, reason) == (
             "cancelled",
-            "it was waiting for job 1, but how that ended is no longer on record",
+            "it was waiting for job 1, whose outcome is no longer on record",
         )
 
 
@@ -327,7 +327,7 @@ async def test_an_array_is_not_to_wait_for_more_than_the_dispatcher_can_hold(wor
     await world.submit(asking())
     many = {"is_array": True, "indexes": "1-1000", "first_index": 1}
     refused = await world.submit(after(*["ok:1"] * 500, **many))
-    assert "500 jobs for each of 1000 tasks; 400 is the most" in refused.error
+    assert "500 jobs for each of 1000 tasks; the limit for so many is 400" in refused.error
     assert len(world.dispatcher.life.jobs) == 1
     assert not (await world.submit(after(*["ok:1"] * 400, **many))).error
     assert not (await world.submit(after(*["ok:1"] * 1000))).error

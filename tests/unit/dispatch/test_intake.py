@@ -58,7 +58,7 @@ async def test_a_resource_that_the_cluster_does_not_have_is_refused(tmp_path):
 async def test_a_request_in_anothers_name_is_not_queued(world, inner):
     """The host runs what is inside; only what is outside was compared with the certificate."""
     reply = await world.submit(asking(inner))
-    assert "in the name of" in reply.error
+    assert "claims to be" in reply.error
     assert reply.error.isprintable()
     assert await world.ledger.live() == []
 
@@ -68,7 +68,7 @@ async def test_tasks_of_an_array_have_no_hundred_thousand_arguments(world):
     inner = {"argv": [b"true"] + [b"a"] * 10_000}
     assert (await world.submit(asking(inner))).error == ""
     refused = (await world.submit(asking(inner, is_array=True, count=2))).error
-    assert refused.startswith("--array: 10001 arguments and variables; each of several tasks may")
+    assert refused.startswith("--array: 10001 arguments and variables; the limit for each of")
 
 
 async def test_excluded_hosts_are_few_for_each_of_many_tasks(world):
@@ -78,10 +78,11 @@ async def test_excluded_hosts_are_few_for_each_of_many_tasks(world):
     assert (await world.submit(asking(**array, count=10_000))).error == ""
     refused = await world.submit(asking(**array, count=100_000))
     assert refused.error == (
-        "-x: the names of excluded hosts have 219 bytes; a job may have 167 if it is one of 100000"
+        "-x: the names of excluded hosts take 219 bytes; the limit for a job is 167 if it is one "
+        "of 100000"
     )
     alone = await world.submit(asking(excluded=[f"{name}{'z' * 90}" for name in names * 9]))
-    assert alone.error == "-x: the names of excluded hosts have 18179 bytes; a job may have 16384"
+    assert alone.error.endswith("excluded hosts take 18179 bytes; the limit for a job is 16384")
 
 
 @pytest.mark.parametrize(
@@ -218,9 +219,13 @@ GANG = {"gang": True, "is_array": True, "first_index": 0, "count": 4}
     ("rules", "fields", "fault"),
     [
         (Rules(), {"is_array": False}, "it needs --array"),
-        (Rules(), {"count": 5000}, "5000 jobs; the most is 4096"),
-        (Rules(), {"slots_most": 2}, "it cannot be used with --slots 1-2: write one number"),
-        (Rules(user_slots=7), {"slots": 2}, "it needs 8 slots; no user may hold more than 7"),
+        (Rules(), {"count": 5000}, "5000 jobs; the limit is 4096"),
+        (
+            Rules(),
+            {"slots_most": 2},
+            "it cannot be used with --slots 1-2: give a number, not a range",
+        ),
+        (Rules(user_slots=7), {"slots": 2}, "it needs 8 slots; the limit per user is 7"),
         (Rules(name_jobs=(("x", 3),)), {"name": "x"}, "4 jobs named x; only 3 may run at once"),
     ],
 )
@@ -236,14 +241,14 @@ async def test_a_gang_whose_hosts_names_one_variable_cannot_hold_is_refused(worl
     world.host("h" * 63)
     assert (await world.submit(asking(**GANG | {"count": 2047}))).error == ""
     error = (await world.submit(asking(**GANG | {"count": 2048}))).error
-    assert error.startswith("--gang: 2048 jobs; LBD_GANG_HOSTS holds the names of 2047 hosts at")
+    assert error.startswith("--gang: 2048 jobs; with host names as long as")
 
 
 async def test_a_gang_needs_one_line_that_all_hosts_serve(tmp_path):
     config = Config(dispatch=DispatchConfig(mode="tags"))
     async with opened(tmp_path / "ledger.sqlite", config) as world:
         error = (await world.submit(asking(**GANG))).error
-        said = '--gang: it needs dispatch.mode = "fcfs", one line for all hosts; here it is tags'
+        said = '--gang: it needs dispatch.mode = "fcfs", one queue for all hosts; here it is tags'
         assert error == said
 
 

@@ -58,7 +58,7 @@ async def test_more_than_there_can_be_in_an_answer_are_not_looked_at(tmp_path):
     async with opened(tmp_path / "ledger.sqlite") as world:
         await world.submit(asking())
         selectors = ["1"] * (SELECTORS_MAX + 1)
-        line = f"more than {SELECTORS_MAX} jobs named at once; name ranges of them"
+        line = f"more than {SELECTORS_MAX} jobs named at once; use ranges"
         assert (await world.jobs(selectors=selectors, user="ann")).error == line
         for verb in ("kill", "requeue"):
             done = await world.act(selectors=selectors, user="ann", uid=1001, verb=verb)

@@ -76,7 +76,7 @@ async def test_forecasts_that_never_come_true_say_so(ledger):
     predictions.learn_from(bad[:40])
     assert not predictions.doubt
     predictions.learn_from(bad)
-    assert "have not come true" in predictions.doubt
+    assert "have not been accurate" in predictions.doubt
     reply = await predictions.answer(pb.PredictAsked(slots=4, user="ann"))
     assert reply.how.endswith(predictions.doubt)
     predictions.learn_from([(wait_s, 2 * wait_s) for wait_s, _ in bad])
@@ -149,7 +149,7 @@ async def test_what_is_taken_for_linear_is_said(ledger):
     assert "no host" not in reply.warning
     wide = await predictions.answer(pb.PredictAsked(slots=1, slots_most=64))
     assert "assumed to be linear up to 64 slots" in wide.warning
-    assert wide.warning.endswith("; no host that takes jobs now has more than 4 slots")
+    assert wide.warning.endswith("; no host that accepts jobs now has more than 4 slots")
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ async def test_one_user_leaves_room_for_others(world):
     """Ten lines of one user kept everybody else out, for as long as their jobs waited."""
     assert await submitted(world, 75) == ""
     assert await submitted(world, 1) == (
-        "ann has 75 jobs in the queue, and no user may have more than 75 (75% of dispatch.max_jobs)"
+        "ann has 75 jobs in the queue; the limit per user is 75 (75% of dispatch.max_jobs)"
     )
     assert await submitted(world, 1, origin="h3") != ""  # from wherever
     assert await submitted(world, 10, user="bob", uid=1002) == ""
@@ -49,7 +49,7 @@ async def test_one_host_leaves_room_for_others(world):
     for user in ("ann", "bob"):
         assert await submitted(world, 45, user=user) == ""
     assert await submitted(world, 1, user="eve") == (
-        "h2 has 90 jobs in the queue, and no host may have more than 90 (90% of dispatch.max_jobs)"
+        "h2 has 90 jobs in the queue; the limit per host is 90 (90% of dispatch.max_jobs)"
     )
     assert await submitted(world, 10, user="eve", origin="h3") == ""
     assert await submitted(world, 1, user="eve", origin="h4") == (
@@ -125,8 +125,8 @@ async def test_no_user_and_no_host_has_more_arrays_with_targets_than_are_quickly
 
         for n in range(ARRAYS_OF_HOST):
             assert await fault(f"user{n // ARRAYS_OF_USER}") == ""
-        assert "no user may have more than 100 arrays" in await fault("user0", "h3")
-        assert "no host may have more than 400 arrays" in await fault("ann")
+        assert "the limit per user is 100 arrays" in await fault("user0", "h3")
+        assert "the limit per host is 400 arrays" in await fault("ann")
         assert await fault("ann", "h3") == ""
         assert await submitted(world, 1) == ""  # it has none
 
@@ -140,8 +140,8 @@ async def test_what_has_ended_comes_again_only_where_there_is_room(world):
     reply = await world.act(verb="requeue", selectors=["1-3"], user="ann", uid=1001)
     assert list(reply.done) == [1]
     assert reply.errors == [
-        "ann has 75 jobs in the queue, and no user may have more than 75 (75% of dispatch.max_jobs)"
-        "; 73 more likewise"  # "1-3" means all of array 1
+        "ann has 75 jobs in the queue; the limit per user is 75 (75% of dispatch.max_jobs)"
+        "; and 73 more"  # "1-3" means all of array 1
     ]
 
 
@@ -169,7 +169,7 @@ async def test_a_user_who_fills_the_ledger_leaves_room_for_others(world, monkeyp
     (of_one,) = {size for size in room._of_user.values() if size}
     room.take("ann", "h2", 9000 - of_one)
     said = await submitted(world, 1)
-    assert said.startswith("the jobs of ann on record take ")
+    assert said.startswith("ann's jobs take ")
     assert await submitted(world, 1, user="bob", uid=1002) == ""
     disk = Disk(1000, 20_000)
     assert "is full" in await submitted(world, 1, user="bob", uid=1002, origin="h3")

@@ -71,7 +71,7 @@ async def test_under_another_name_nothing_is_known(world):
     found = await target_of(world, reply.first)
     assert found.at_once == 20
     assert not found.HasField("expected_end")
-    assert "it is not known yet" in found.why
+    assert "it is not yet known" in found.why
 
 
 async def test_what_cannot_be_met_is_taken_with_one_line(world):
@@ -108,7 +108,7 @@ async def test_under_another_mode_it_says_that_the_target_is_not_held(world, tmp
     async with opened(tmp_path / "ledger.sqlite", config, mode="random") as next_one:
         await next_one.dispatcher._restore()
         found = await target_of(next_one, reply.first)
-    assert found.why == "it is not held: that takes dispatch.mode fcfs"
+    assert found.why == "it has no slots reserved: that needs dispatch.mode fcfs"
 
 
 async def test_a_job_without_a_target_has_none(world):

@@ -239,11 +239,11 @@ async def test_what_one_user_watches_is_bounded_and_another_is_not_kept_from_it(
     async with asyncio.timeout(20):
         first = watched_by("ann")
         await until(lambda: len(world.dispatcher.watchers))
-        with pytest.raises(Aborted, match="ann waits for 100 jobs already"):
+        with pytest.raises(Aborted, match="ann is already waiting for 100 jobs"):
             await watched_by("ann")
         second = watched_by("bob")
         await until(lambda: world.desk._watching._of_host.of("h2") == 120)
-        with pytest.raises(Aborted, match="h2 waits for 150 jobs already"):
+        with pytest.raises(Aborted, match="h2 is already waiting for 150 jobs"):
             await watched_by("eve")
         world.trust.name = "h3"
         third = watched_by("eve")

@@ -62,7 +62,7 @@ async def test_a_port_that_is_taken_is_said_and_tried_again(config, tmp_path, mo
     await other.close()
     await until(lambda: not metrics.trouble)
     (check,) = await asyncio.to_thread(found, config)
-    assert (check.state, check.says) == (OK, f"shown on {config.metrics.listen}, no TLS")
+    assert (check.state, check.says) == (OK, f"served on {config.metrics.listen}, no TLS")
     stop.set()
     await running
     sock.close()

@@ -10,7 +10,9 @@ from lbd.text.closed_words import WORDS
 
 def test_root_is_told_to_ask_as_somebody_else() -> None:
     assert "ordinary user" in fix_of(ROOT_REFUSED, "h2")
-    assert "same account" in fix_of("no user 'ann' here (users.map, users.unknown)", "h2")
+    assert "account with the same name" in fix_of(
+        "no user 'ann' here (users.map, users.unknown)", "h2"
+    )
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,14 @@ def design(*words):
         (("--load", ","), "name at least one"),
         (("--algorithm", "LOWES"), 'did you mean "LOWEST"'),
         (("--index", "smothed"), 'did you mean "smoothed"'),
-        (("--index", "instant/4"), "write smoothed/T, queue/T"),
-        (("--index", "smoothed/x"), "write smoothed/T"),
+        (("--index", "instant/4"), "must be smoothed/T, queue/T"),
+        (("--index", "smoothed/x"), "must be smoothed/T"),
         (("--hosts", "1000"), "254 at most"),
-        (("--duration", "1s", "--demand", "100"), "no user has begun a command of 100 s"),
-        (("--set", "nonsense"), "write section.key=value"),
+        (
+            ("--duration", "1s", "--demand", "100"),
+            "too short for any user to start a command of 100 s",
+        ),
+        (("--set", "nonsense"), "must be section.key=value"),
     ],
 )
 def test_what_cannot_be_is_said(words, hint):
@@ -120,7 +123,9 @@ def test_commands_are_those_that_are_here():
     found = commands.chosen((), lambda name: f"/bin/{name}" if name in names else None)
     assert [one.name for one in found] == ["compile", "compress", "sort"]
     assert found[0].words[0] == "/bin/gcc"
-    with pytest.raises(LbdError, match="format needs one of these programs, and none is here"):
+    with pytest.raises(
+        LbdError, match="format needs one of these programs, none of which is installed"
+    ):
         commands.chosen(("format",), lambda _: None)
 
 

@@ -7,7 +7,7 @@ from lbd.experiment.store import Store
 
 
 def test_a_second_command_is_told_so_and_the_next_one_may(tmp_path):
-    with Store(tmp_path).held(), pytest.raises(LbdError, match="run already"):
+    with Store(tmp_path).held(), pytest.raises(LbdError, match="already running"):
         Store(tmp_path).held().__enter__()
     with Store(tmp_path).held():
         pass

@@ -58,7 +58,7 @@ async def test_a_disk_that_takes_nothing_is_one_line(config, tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "lbd.lbm"):
         await eligible.close()
     assert [record.message.partition(":")[0] for record in caplog.records] == [
-        "what was learnt of commands cannot be kept"
+        "cannot save what was learnt about commands"
     ]
 
 
@@ -120,7 +120,7 @@ def test_what_the_next_run_will_take_is_what_was_learnt_of_the_last(config):
     ("never", "fault"),
     [
         (["*a" * 40 + str(n) for n in range(200)], "too many wildcards"),
-        (["x" * 90 + f"*{n}" for n in range(200)], "too long patterns"),
+        (["x" * 90 + f"*{n}" for n in range(200)], "patterns that are too long"),
     ],
 )
 async def test_no_list_takes_a_tenth_of_a_second_to_compile(config, never, fault):

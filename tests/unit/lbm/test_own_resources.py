@@ -105,10 +105,10 @@ def test_nobody_gets_what_cannot_be_noted(tmp_path):
     own, pool = lbm(tmp_path)
     refused = own.take(JobId("h1-1"), GPU, US)
     assert (refused.grant, refused.later) == (None, False)
-    assert "cannot note who has what: File exists" in refused.why
+    assert "cannot record who has what: File exists" in refused.why
     assert not pool.held
     memory = Needs(counted_bytes=1 << 20)
-    assert own.take(JobId("h1-1"), memory, US).grant  # nobody waits for that
+    assert own.take(JobId("h1-1"), memory, US).grant  # nothing is waiting for that
 
 
 def test_what_a_lost_keepers_command_had_is_not_taken_before_that_has_ended(tmp_path):

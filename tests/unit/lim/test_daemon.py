@@ -126,10 +126,10 @@ async def test_a_load_of_the_sites_own_is_the_index(tmp_path, caplog):
         await until(lambda: one.lim.site.fault)
     lines = [r.getMessage() for r in caplog.records if "site" in r.getMessage()]
     assert lines == [
-        "load.index = site:gpu: load.site_command of this host has no such load now; the smoothed "
-        "index stands in",
-        'load.site_command cat: printed "gpu much", which is no name and a number from 0 up; what '
-        "it said before holds until it is old",
+        "load.index = site:gpu: load.site_command reports no such load now; using the smoothed "
+        "index",
+        'load.site_command cat: printed "gpu much", which is not a name and a number of at least '
+        "0; its last values are used until they are too old",
     ]
 
 
@@ -138,7 +138,7 @@ async def test_a_load_of_the_sites_own_is_the_index(tmp_path, caplog):
     [
         ({"op": "plaec"}, 'did you mean "place"'),
         ({}, "no operation"),
-        ({"op": "place"}, '"job" must be a text'),
+        ({"op": "place"}, '"job" must be a string'),
         ({**PLACE, "wanted": "h22"}, 'no host "h22" in this cluster; did you mean "h2"'),
         ({**PLACE, "excluded": ["zebra"]}, 'no host "zebra"'),
         ({**PLACE, "excluded": "h2"}, "must be a list"),

@@ -1,4 +1,4 @@
-"""A host that is gone for good is forgotten by all; one that is heard is not."""
+"""A host that is gone for good is removed by all; one that is heard is not."""
 
 import time
 
@@ -60,11 +60,11 @@ async def test_its_drain_is_still_known_and_why(lost):
 
 async def test_a_host_that_is_up_is_not(lost):
     one, other = lost
-    heard = r"h2 is up, as heard \d+ s ago: .* run `lbctl leave` there"
+    heard = r"h2 is up, last heard from \d+ s ago: run `lbctl leave` there"
     with pytest.raises(Refusal, match=heard) as refused:
         await one.ask({"op": "forget", "host": "h2"})
     assert refused.value.code == HEARD, "h2 may have died just now"
-    with pytest.raises(Refusal, match=r"h1 is this host: .* run `lbctl leave`") as refused:
+    with pytest.raises(Refusal, match=r"h1 is this host: use `lbctl leave`") as refused:
         await one.ask({"op": "forget", "host": "h1"})
     assert refused.value.code != HEARD
     # nor does one that hears it do as it is asked

@@ -14,7 +14,7 @@ def test_it_grows_no_longer_than_it_may(tmp_path, caplog):
         history.write("1234")
     assert (tmp_path / NAME).read_text() == "1234\n1234\n"
     (line,) = caplog.messages
-    assert line.endswith("it is as long as lim.history_bytes allows")
+    assert line.endswith("it has reached lim.history_bytes")
 
 
 def test_the_lim_before_us_may_still_write_its_own(tmp_path):

@@ -59,4 +59,4 @@ async def test_files_in_trouble_are_one_line_each(tmp_path, caplog):
         for _ in range(3):
             remembering.write([])
     (line,) = (text for text in caplog.messages if "past" in text)
-    assert "cannot keep" in line
+    assert "cannot save" in line

@@ -81,7 +81,7 @@ def test_all_that_the_checks_are_about_can_be_right(tmp_path):
 
 def test_what_cannot_be_kept_is_said_and_the_lim_goes_on(tmp_path, caplog):
     SettingsFile(tmp_path / "gone").keep_settings(KEPT)
-    assert "cannot save the cluster's settings across a restart" in caplog.text
+    assert "cannot save the cluster's settings across restarts" in caplog.text
 
 
 def test_a_file_of_an_earlier_release_is_read_until_there_is_one_of_this(tmp_path):

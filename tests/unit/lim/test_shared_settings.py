@@ -39,9 +39,9 @@ async def test_whoever_follows_hears_of_each(two):
     ("request_", "says"),
     [
         (share(host="h7"), 'no host "h7"'),
-        (share(store="postgresql://u:secret@db/x"), "is each host's own"),
+        (share(store="postgresql://u:secret@db/x"), "is set per host"),
         (share(lease_s="soon"), "dispatch.lease_s"),
-        ({"op": "share", "values": {"lim.min_gain": None}}, "no setting for the whole cluster"),
+        ({"op": "share", "values": {"lim.min_gain": None}}, "cannot be set for the whole cluster"),
     ],
 )
 async def test_what_cannot_be_is_refused_in_a_line_and_changes_nothing(two, request_, says):
@@ -59,7 +59,7 @@ async def test_there_is_an_end_to_how_many(two):
     one, _ = two
     full = {f"lim.x{number}": "1" for number in range(128)}
     one.lim.state.settings.saved.update(full)
-    with pytest.raises(Refusal, match="128 settings are saved already"):
+    with pytest.raises(Refusal, match="128 settings are already saved"):
         await one.ask(share(host="h2"))
 
 

@@ -42,7 +42,7 @@ async def test_it_is_run_again_and_again(tmp_path):
 @pytest.mark.parametrize(
     ("script", "fault"),
     [
-        ("echo gpu x", 'printed "gpu x", which is no name and a number from 0 up'),
+        ("echo gpu x", 'printed "gpu x", which is not a name and a number of at least 0'),
         ("exit 3", "failed with exit status 3"),
         ("yes gpu 1", "printed more than 4096 bytes"),
         ("exec >&-; sleep 100", "took longer than 0.3 s"),
@@ -56,7 +56,7 @@ async def test_what_goes_wrong_is_one_line_each_time_it_changes(script, fault, c
         assert command.loads.at(time.monotonic()) == {}
         await until(lambda: command._failures > 1)
     assert [record.getMessage() for record in caplog.records] == [
-        f"load.site_command sh: {fault}; what it said before holds until it is old"
+        f"load.site_command sh: {fault}; its last values are used until they are too old"
     ]
 
 

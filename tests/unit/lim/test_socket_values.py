@@ -72,7 +72,7 @@ def test_a_revoked_host_is_not_up_however_young_its_report_is():
 def test_a_host_that_was_replaced_is_down_until_its_new_daemons_are_heard():
     row = status(lim(h2=AWAY), NOW_S, replaced={HostId("h2")})["hosts"][1]
     assert (row["state"], row["revoked"]) == ("down", False)
-    assert row["why_down"].startswith("it has a new certificate, and its daemons have not been")
+    assert row["why_down"].startswith("it has a new certificate, but its daemons have not")
 
 
 def test_status_shows_memory_as_memory():

@@ -22,7 +22,7 @@ def test_lines_of_name_and_value(output, loads):
     [
         (b"", "printed nothing"),
         (b"\n \n", "printed nothing"),
-        (b"gpu", 'printed "gpu", which is no name and a number'),
+        (b"gpu", 'printed "gpu", which is not a name and a number'),
         (b"gpu 1 2", "gpu 1 2"),
         (b"gpu -1", "gpu -1"),
         (b"gpu nan", "gpu nan"),
@@ -31,7 +31,7 @@ def test_lines_of_name_and_value(output, loads):
         (b"1 2", '"1 2"'),
         (b"g\x1b[31mpu 1", r"g\?\[31mpu 1"),
         (b"x" * 40 + b" 1", "x" * 40),
-        (b"\xff\xfe 1", "which is no name"),
+        (b"\xff\xfe 1", "which is not a name"),
         (b"gpu 1\n" * 1000, "more than 4096 bytes"),
         (b"".join(b"a%d 1\n" % n for n in range(9)), "more than 8 loads"),
     ],

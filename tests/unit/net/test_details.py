@@ -9,9 +9,9 @@ from lbd.net.details import in_plain_words
     ("details", "said"),
     [
         ("Stream removed (Secure read failed (Socket closed))", "the connection was closed"),
-        ("Stream removed (ping timeout)", "nothing is heard from it"),
+        ("Stream removed (ping timeout)", "it is silent"),
         ("Stream removed (Secure read failed (recvmsg:Connection timed out))",
-         "nothing is heard from it"),
+         "it is silent"),
         ("Socket closed", "the connection was closed"),
         ("recvmsg:Connection reset by peer", "the connection was closed"),
         ("Stream removed (something new)", "the connection was closed"),
@@ -20,13 +20,13 @@ from lbd.net.details import in_plain_words
          "it cannot be reached (Connection refused (111))"),
         ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: "
          "Hostname Verification Check failed.",
-         "it does not prove to be that host: its certificate is another's, or it is revoked"),
+         "it does not prove to be that host: its certificate belongs to another, or it is revoked"),
         ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: FD Shutdown",
          "it cannot be reached (no answer)"),
         ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: connect() "
          "timed out", "it cannot be reached (no answer)"),
-        ("Stream removed (Secure read failed (FD Shutdown))", "nothing is heard from it"),
-        ("FD Shutdown", "nothing is heard from it"),
+        ("Stream removed (Secure read failed (FD Shutdown))", "it is silent"),
+        ("FD Shutdown", "it is silent"),
         ("h2 is revoked", "h2 is revoked"),
         ("the job printed: Socket closed", "the job printed: Socket closed"),
         (None, ""),

@@ -100,7 +100,7 @@ async def test_a_host_has_so_many_calls_and_no_more(hosts, monkeypatch):
             assert [await call.read() for call in calls] == [b"begun"] * 3
             refused = opening[1](b"", metadata=metadata, timeout=120)
             assert await refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert await refused.details() == "h2 has 3 calls under way here; ask again later"
+            assert await refused.details() == "h2 has 3 calls in progress here; try again later"
             calls[0].cancel()
             again = None
             while again != b"begun":  # it hears of that a moment later
@@ -242,7 +242,7 @@ async def test_answers_that_are_not_read_are_within_a_budget(method, monkeypatch
         for call in unread:
             await call.initial_metadata()  # it is answered
         refused = await asked("h2")
-        text = f"h2 has {3 * LONG} bytes of answers that are not read here; ask again later"
+        text = f"h2 has {3 * LONG} bytes of unread answers here; try again later"
         assert await refused.details() == text
         assert await refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert await (await asked("h3")).read() == answer
@@ -271,7 +271,7 @@ async def test_a_call_counts_until_its_answer_is_sent(monkeypatch):
             await call.initial_metadata()  # it is answered
         refused = asking(metadata=as_host("h2"), timeout=60)
         assert await refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert await refused.details() == "h2 has 3 calls under way here; ask again later"
+        assert await refused.details() == "h2 has 3 calls in progress here; try again later"
         for call in unread:
             call.cancel()
         again = asking(metadata=as_host("h3"), timeout=60)

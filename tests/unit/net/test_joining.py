@@ -30,5 +30,5 @@ def test_no_host_gives_anything_in_place_of_the_authority(tmp_path, monkeypatch,
     enrolled(authority, "h3")
     monkeypatch.setattr(joining, "ask", answer)
     monkeypatch.setattr(joining, "authority_at", lambda *_: authority.certificate)
-    with pytest.raises(PeerError, match=r"given is not for h3|nonsense"):
+    with pytest.raises(PeerError, match=r"certificate is not for h3|malformed"):
         joining.join(("127.0.0.1", 1), Token(b"s" * 16, b"f" * 32), "h3", NOW_S)

@@ -51,7 +51,7 @@ async def test_the_longest_message_is_taken_of_whoever_was_quiet(network):
 async def test_a_host_has_half_of_the_time_however_short_its_messages_are(network):
     """By number and bytes alone, one host's deltas, members or vectors were all that a LIM did."""
     network._seconds.turn_s("h3", time.monotonic(), math.inf, 1000.0)  # as if it had cost so much
-    with pytest.raises(Refused, match="h3 takes more than its share of this LIM's time"):
+    with pytest.raises(Refused, match="h3 uses more than its share of this LIM's time"):
         await network._await_turn("h3", 100, Context())
     assert network.traffic.refused == 1
     await network._await_turn("h2", 100, Context())

@@ -163,7 +163,7 @@ async def test_who_costs_much_time_has_no_more_of_it_and_others_do():
         await two.serve("127.0.0.1", port, burns)
         target = f"127.0.0.1:{port}"
         await one.ask("h2", target, said(m.Ping()), 20.0)
-        with pytest.raises(Unavailable, match="h1 takes more than its share of this LIM's time"):
+        with pytest.raises(Unavailable, match="h1 uses more than its share of this LIM's time"):
             await one.ask("h2", target, said(m.Ping()), 20.0)
         await one.ask("h2", target, said(m.Ping(), "h3"), 20.0)
 

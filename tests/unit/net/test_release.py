@@ -59,4 +59,4 @@ def test_the_release_before_is_a_neighbour():
 def test_a_missing_feature_is_named():
     assert lacking(Wire("0.9", 2, 1, frozenset({"stage"})), {"stage"}) == ""
     line = lacking(Wire("0.9", 2, 1), {"stage"})
-    assert line == "runs lbd 0.9 (wire 1 to 2), which cannot take files along (--send, --fetch)"
+    assert line == "runs lbd 0.9 (wire 1 to 2), which cannot transfer files (--send, --fetch)"

@@ -29,7 +29,7 @@ def tls(authority):
 
 
 def test_a_key_that_is_opened_to_others_is_complained_of_once(tls, caplog):
-    complaint = f"{tls.files.credentials} is open to others; chmod 600 it"
+    complaint = f"{tls.files.credentials} is accessible to others; chmod 600 it"
     tls.look()
     assert not caplog.messages
     for told in (1, 2):
@@ -68,7 +68,7 @@ def test_a_replaced_host_is_known_where_the_authority_is(authority):
 def test_a_caller_is_a_host_until_its_certificate_ends_or_is_revoked(tls, authority):
     shown, now_s = joined(authority, "h2").credentials.certificate.encode(), time.time()
     assert tls.host_of(shown, now_s) == "h2"
-    with pytest.raises(PeerError, match="the certificate of h2 has ended"):
+    with pytest.raises(PeerError, match="the certificate of h2 has expired"):
         tls.host_of(shown, now_s + 2 * DAY_S)
     tls.learn(authority.revoke("h2"))
     with pytest.raises(PeerError, match="h2 is revoked"):
@@ -98,7 +98,7 @@ def test_the_newest_list_of_revoked_hosts_holds_if_the_authority_has_signed_it(
     tls.learn(newer)
     tls.learn(older)
     another = made_authority(tmp_path / "another").credentials()
-    with pytest.raises(PeerError, match="has not signed"):
+    with pytest.raises(PeerError, match="not signed"):
         tls.learn(sign(another, Revocations(99, {"h1": 1})))
     assert tls.files.read_revocations() == tls.revocations == authority.ledger().revocations()
 

@@ -61,7 +61,7 @@ async def test_only_a_certificate_of_its_own_takes_the_place_of_the_old_one(
         return pb.RenewReply(certificates=made)
 
     monkeypatch.setattr(upkeep, "_ask", answer)
-    with pytest.raises(PeerError, match="given"):
+    with pytest.raises(PeerError, match="certificate"):
         await upkeep._renew(time.time())
     assert tls.files.credentials.read_bytes() == before
 

@@ -230,7 +230,7 @@ def test_a_host_that_answered_may_be_forgotten_by_now(algorithm):
 
 def test_a_host_is_worth_asking_where_others_have_what_the_command_needs():
     """They may have given it back since."""
-    taken = Unmet("its gpu is taken", later=True)
+    taken = Unmet("its gpu is in use", later=True)
     for lack, found in ((taken, Probe(("h2",), 1 / 3)), (Unmet("no gpu", later=False), None)):
         seen = view({"h1": 3.0, "h2": 0.5}, params=LimConfig(probe_limit=3))
         h2 = HostId("h2")

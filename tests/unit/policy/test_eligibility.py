@@ -169,7 +169,7 @@ def test_many_patterns_are_one():
         (["*?[a]"] * 66 + ["*?"], ""),
         (["*?[a]"] * 66 + ["*?", "[b]"], "has too many wildcards: at most 200"),
         (["*" + "x" * 3999], ""),
-        (["*" + "x" * 4000], "has too long patterns: at most 4000 characters of all together"),
+        (["*" + "x" * 4000], "has patterns that are too long: at most 4000 characters in total"),
     ],
 )
 def test_patterns_are_bounded(entries, fault):

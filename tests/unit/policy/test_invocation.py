@@ -63,9 +63,10 @@ def test_the_key(command, key):
 
 
 STAYING = {
-    "make -j8": "starts others", "bash -c true": "starts others", "cd /": "built into the shell",
-    "sudo true": "this host", "vim x": "talks to a person", "ssh h2": "talks to a person",
-    "/bin/kill 1": "this host", "as x.s": "part of a compiler", "cat x": "moves files",
+    "make -j8": "starts other commands", "bash -c true": "starts other commands",
+    "cd /": "built into the shell",
+    "sudo true": "this host", "vim x": "is interactive", "ssh h2": "is interactive",
+    "/bin/kill 1": "this host", "as x.s": "a compiler stage", "cat x": "copies files",
     "python3": "standard input", "sort /dev/tty": "/dev", "cc -c /tmp/x.c": "/tmp",
     "cc -I/tmp/inc -c x.c": "/tmp", "cc @/tmp/args": "/tmp", "prog of=/var/tmp/x": "/var/tmp",
     "diff /dev/fd/63 x": "/dev", "prog --out=/proc/self/fd/3": "/proc",
@@ -97,7 +98,7 @@ def test_what_may_leave(command):
      "rustc -Ctarget-cpu=native x.rs", "rustc -C target-cpu=native x.rs"],
 )  # fmt: skip
 def test_what_is_made_for_this_processor_is_made_here(command):
-    assert "means this host's processor" in stays(command, b"/home/ann")
+    assert "refers to this host's processor" in stays(command, b"/home/ann")
     assert stays(command.replace("=native", "=x86-64-v3"), b"/home/ann") == ""
 
 

@@ -39,13 +39,13 @@ def used(*, memory_given=0, **amounts):
     ("needs", "facts", "why", "later"),
     [
         (GPU, used(gpu=1), None, None),
-        (GPU, used(gpu=2), "both gpus taken", True),
+        (GPU, used(gpu=2), "both gpus in use", True),
         (Needs((("gpu", 2),)), used(gpu=1), "1 of 2 gpus free, not 2", True),
         (Needs((("gpu", 3),)), HOST, "has 2 gpus, not 3", False),
         (Needs((("tape", 1),)), HOST, "no tape", False),
-        (GPU, Facts(("x",), (("gpu", 1, 1),)), "its gpu is taken", True),
-        (GPU, Facts(("x",), (("gpu", 4, 4),)), "all 4 gpus taken", True),
-        (GPU, Facts(("x",), (("gpu", 1, 2),)), "its gpu is taken", True),  # there were more
+        (GPU, Facts(("x",), (("gpu", 1, 1),)), "its gpu is in use", True),
+        (GPU, Facts(("x",), (("gpu", 4, 4),)), "all 4 gpus in use", True),
+        (GPU, Facts(("x",), (("gpu", 1, 2),)), "its gpu is in use", True),  # there were more
         (Needs((("scratch", 300 << 30),)), HOST, "has 200.0G scratch, not 300.0G", False),
         (
             Needs((("scratch", 100 << 30),)), used(scratch=150 << 30),
@@ -62,7 +62,7 @@ def used(*, memory_given=0, **amounts):
         ),
         (Needs(memory_bytes=4 << 30), Facts(), None, None),  # nobody knows how much there is
         (Needs((("gpu", 2),)), Facts(("x",), (("gpu", 1, 0),)), "has 1 gpu, not 2", False),
-        (GPU, Facts(), "its lbd is too old to say what it has", False),
+        (GPU, Facts(), "its lbd is too old to report resources", False),
         (NO_NEEDS, Facts(), None, None),
     ],
 )  # fmt: skip
@@ -75,7 +75,7 @@ def test_what_it_never_has_is_said_before_what_others_have():
     needs = Needs((("gpu", 1), ("tape", 1)))
     assert unmet(needs, used(gpu=2)) == ("no tape", False)
     both = Needs((("gpu", 1), ("scratch", 200 << 30)))
-    assert unmet(both, used(gpu=2, scratch=1)).why == "both gpus taken", "the first of two"
+    assert unmet(both, used(gpu=2, scratch=1)).why == "both gpus in use", "the first of two"
 
 
 @pytest.mark.parametrize(
@@ -182,9 +182,10 @@ def test_a_learnt_peak_is_rounded_up_to_one_of_a_few_values(learnt, limit, count
     ("total", "available", "given", "why"),
     [
         (8, 4, 0, ""), (8, 3, 0, ""),
-        (8, 2, 0, "2.0G memory available, it took up to 3.0G"),
-        (8, 8, 6, "2.0G memory available, it took up to 3.0G"),  # given, and not yet taken
-        (8, 8, 9, "0 memory available, it took up to 3.0G"),
+        (8, 2, 0, "2.0G memory available, but the command has used up to 3.0G"),
+        (8, 8, 6, "2.0G memory available, but the command has used up to "
+                  "3.0G"),  # given, and not yet taken
+        (8, 8, 9, "0 memory available, but the command has used up to 3.0G"),
         (0, 0, 0, ""),  # nobody knows
     ],
 )  # fmt: skip

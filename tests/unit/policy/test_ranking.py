@@ -101,7 +101,7 @@ def test_must_leave_with_nobody_there():
     assert "no other host is up" in found.reason
 
 
-@pytest.mark.parametrize("why", ["down", "drained", WORDS[Closed.NO_LBM], "not heard of yet"])
+@pytest.mark.parametrize("why", ["down", "drained", WORDS[Closed.NO_LBM], "not heard from yet"])
 def test_a_named_host_is_asked_itself_whatever_is_believed_of_it(why):
     seen = view({"h1": 0.0, "h2": math.inf}, whys={"h2": why}, dead=["h2"])
     found = decide(request(wanted="h2"), seen)
@@ -183,11 +183,11 @@ def test_where_no_host_has_the_memory_a_light_one_keeps_the_command(load, host):
 @pytest.mark.parametrize(("may_wait", "verdict"), [(True, Verdict.WAIT), (False, None)])
 def test_who_names_this_host_waits_there_for_what_others_have(may_wait, verdict):
     seen = view({"h1": 9.0, "h2": 0.0}, params=PARAMS)
-    me = seen.me.needing(Unmet("its gpu is taken", later=True))
+    me = seen.me.needing(Unmet("its gpu is in use", later=True))
     seen = replace(seen, me=me, hosts={**seen.hosts, me.name: me})
     found = decide(request(wanted="h1", may_wait=may_wait), seen)
     if verdict is None:
-        assert found == Nowhere("h1 cannot take it: its gpu is taken")
+        assert found == Nowhere("h1 cannot take it: its gpu is in use")
     else:
         assert (found.verdict, found.host, found.reason) == (verdict, "h1", "needs-taken")
         assert [one.name for one in found.candidates] == ["h1"]

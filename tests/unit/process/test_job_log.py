@@ -108,7 +108,7 @@ def log(caplog):
 
 
 def test_what_is_not_logged_now_is_kept_all_the_same(log, caplog):
-    log.debug("12_7", "attempt %d goes to %s", 2, "h3")
+    log.debug("12_7", "attempt %d sent to %s", 2, "h3")
     assert not caplog.records
     log.info("12_7", "ended")
     (record,) = caplog.records
@@ -117,7 +117,7 @@ def test_what_is_not_logged_now_is_kept_all_the_same(log, caplog):
     )  # fmt: skip
     kept, is_cut = log._recent.of("12", record.created)
     assert [(one.level, one.job, one.text) for one in kept] == [
-        ("debug", "12_7", "attempt 2 goes to h3"), ("info", "12_7", "ended"),
+        ("debug", "12_7", "attempt 2 sent to h3"), ("info", "12_7", "ended"),
     ]  # fmt: skip
     assert not is_cut
 

@@ -29,12 +29,12 @@ def make(tmp_path):
     [
         pytest.param(0o755, 0, "", marks=ROOT),
         pytest.param(0o775, 0, "", marks=ROOT),  # root's word that its daemons' group may
-        pytest.param(0o777, 0, "others may write", marks=ROOT),
-        pytest.param(0o1777, 0, "others may write", marks=ROOT),
+        pytest.param(0o777, 0, "writable by others", marks=ROOT),
+        pytest.param(0o1777, 0, "writable by others", marks=ROOT),
         pytest.param(0o755, ANN, "", marks=ROOT),
-        pytest.param(0o775, ANN, "others may write", marks=ROOT),
-        pytest.param(0o757, ANN, "others may write", marks=ROOT),
-        pytest.param(0o700, MALLORY, f"belongs to user {MALLORY}", marks=ROOT),
+        pytest.param(0o775, ANN, "writable by others", marks=ROOT),
+        pytest.param(0o757, ANN, "writable by others", marks=ROOT),
+        pytest.param(0o700, MALLORY, f"is owned by user {MALLORY}", marks=ROOT),
     ],
 )
 def test_who_may_own_and_write_it(make, mode, owner, fault):
@@ -64,7 +64,7 @@ def test_our_link_to_our_directory_is_as_good(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     assert fault_of(tmp_path / "link") == ""
     tmp_path.chmod(0o777)
-    assert "others may write" in fault_of(tmp_path / "link")
+    assert "writable by others" in fault_of(tmp_path / "link")
 
 
 @pytest.mark.root
@@ -73,7 +73,7 @@ def test_a_link_of_another_user_is_not_followed(tmp_path):
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
     os.lchown(link, MALLORY, MALLORY)
-    with pytest.raises(ConfigError, match=f"a link of user {MALLORY}"):
+    with pytest.raises(ConfigError, match=f"a link owned by user {MALLORY}"):
         make_own(link, RUNTIME)
 
 
@@ -83,4 +83,4 @@ def test_what_a_client_believes(make, tmp_path):
     path = make(0o755)
     assert why_not_believed(path) == ""
     os.chown(path, MALLORY, MALLORY)
-    assert f"belongs to user {MALLORY}" in why_not_believed(path)
+    assert f"is owned by user {MALLORY}" in why_not_believed(path)

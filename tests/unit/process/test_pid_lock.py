@@ -86,7 +86,7 @@ def test_a_link_is_not_written_through(tmp_path):
 
 def test_who_holds_it_is_said_by_name(tmp_path):
     lock = take_pid_lock(tmp_path / "up.pid", program="`lbd up`")
-    with pytest.raises(LbdError, match=rf"another `lbd up` \(pid {os.getpid()}\) runs on"):
+    with pytest.raises(LbdError, match=rf"another `lbd up` \(pid {os.getpid()}\) is using"):
         take_pid_lock(tmp_path / "up.pid", program="`lbd up`")
     os.close(lock)
 
@@ -111,7 +111,7 @@ def test_one_that_the_kernel_cannot_end_is_not_to_be_stopped_again(tmp_path):
         until_s = time.monotonic() + 30
         while not has_ended(process.pid) and time.monotonic() < until_s:
             time.sleep(0.01)
-        with pytest.raises(LbdError, match=rf"lbm before \(pid {process.pid}\) was ended, but"):
+        with pytest.raises(LbdError, match=rf"previous lbm \(pid {process.pid}\) was killed but"):
             take_pid_lock(path)
 
 
@@ -120,14 +120,16 @@ def test_another_name_of_a_file_is_not_written_through(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("some text of root's\n")
     (tmp_path / "up.pid").hardlink_to(victim)
-    with pytest.raises(ConfigError, match=r"up\.pid is no file of its own; remove it"):
+    with pytest.raises(
+        ConfigError, match=r"up\.pid is not a regular file with one name; remove it"
+    ):
         take_pid_lock(tmp_path / "up.pid")
     assert victim.read_text() == "some text of root's\n"
 
 
 def test_a_pipe_in_its_place_holds_nobody_up(tmp_path):
     os.mkfifo(tmp_path / "up.pid")
-    with pytest.raises(ConfigError, match=r"up\.pid is no file of its own"):
+    with pytest.raises(ConfigError, match=r"up\.pid is not a regular file with one name"):
         take_pid_lock(tmp_path / "up.pid")
 
 
@@ -141,6 +143,6 @@ def test_what_is_written_there_is_shown_only_if_it_is_a_pid(tmp_path):
 
 def test_a_directory_that_others_may_write_is_not_used(tmp_path):
     tmp_path.chmod(0o777)
-    with pytest.raises(ConfigError, match=r"host\.runtime_dir .*others may write"):
+    with pytest.raises(ConfigError, match=r"host\.runtime_dir .*writable by others"):
         take_pid_lock(tmp_path / "up.pid")
     assert not (tmp_path / "up.pid").exists()

@@ -66,7 +66,7 @@ def test_a_long_life_makes_the_pause_short_again(running):
 def test_who_makes_way_is_followed_at_once(running):
     for now_s in (1.0, 2.0, 3.0):
         running.ready("lbm")
-        assert words(running.exited("lbm", 3, now_s)) == ["lbm makes way for another"]
+        assert words(running.exited("lbm", 3, now_s)) == ["lbm makes way for its successor"]
         assert running.tick(now_s) == [Start("lbm")]
 
 
@@ -83,9 +83,9 @@ def test_the_other_daemon_runs_on(running):
 @pytest.mark.parametrize(
     ("status", "text"),
     [
-        (-9, "lim was killed by signal 9; starting it again in 0.5 s"),
-        (1, "lim ended with exit status 1; starting it again in 0.5 s"),
-        (0, "lim ended with exit status 0; starting it again in 0.5 s"),
+        (-9, "lim was killed by signal 9; restarting it in 0.5 s"),
+        (1, "lim ended with exit status 1; restarting it in 0.5 s"),
+        (0, "lim ended with exit status 0; restarting it in 0.5 s"),
     ],
 )
 def test_one_line_says_how_it_ended(running, status, text):
@@ -93,7 +93,7 @@ def test_one_line_says_how_it_ended(running, status, text):
 
 
 def test_a_wrong_configuration_is_not_tried_again(running):
-    assert "refuses its configuration" in words(running.exited("lim", 2, 1.0))[0]
+    assert "rejects its configuration" in words(running.exited("lim", 2, 1.0))[0]
     assert deeds(running.tick(1.0)) == [Terminate("lbm")]
     running.exited("lbm", 0, 1.2)
     assert deeds(running.tick(1.2)) == [Finish(2)]
@@ -103,7 +103,7 @@ def test_a_configuration_that_went_wrong_later_leaves_the_other_daemon_alone(run
     running.exited("lbm", -9, 60.0)
     running.tick(60.5)
     assert words(running.exited("lbm", 2, 60.6)) == [
-        "lbm ended with exit status 2; starting it again in 1 s"
+        "lbm ended with exit status 2; restarting it in 1 s"
     ]
 
 
@@ -180,7 +180,7 @@ def test_who_would_make_way_before_it_is_ready_waits_as_others_do(running):
     running.ready("lbm")
     running.exited("lbm", -9, 1.0)
     assert running.tick(2.0) == [Start("lbm")]
-    assert "starting it again in" in words(running.exited("lbm", 3, 2.1))[0]
+    assert "restarting it in" in words(running.exited("lbm", 3, 2.1))[0]
 
 
 def test_who_never_fed_a_watchdog_is_not_thought_to_hang(running):

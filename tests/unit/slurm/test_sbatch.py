@@ -278,10 +278,10 @@ def test_states_and_reasons():
     said = {"after 12 has succeeded": "Dependency", "not before 17:30": "BeginTime",
             "held by ann": "JobHeldUser", "next, as soon as a slot": "Resources",
             "2 tasks of its array may run at once (%2)": "JobArrayTaskLimit",
-            "it needs 8 slots on one host; the largest there has 2": "Resources",
-            "h1: no gpu; it begins once a host has what it needs": "Resources",
-            "it may run on h1 alone (-H), which takes no jobs now: drained": "ReqNodeNotAvail",
-            "3 jobs go before it": "Priority"}  # fmt: skip
+            "it needs 8 slots on one host; the largest host has 2": "Resources",
+            "h1: no gpu; it starts once a host has what it needs": "Resources",
+            "it may run only on h1 (-H), which accepts no jobs now: drained": "ReqNodeNotAvail",
+            "3 jobs are ahead of it": "Priority"}  # fmt: skip
     assert {text: reason_of("pending", text) for text in said} == said
     assert JOB.exit_code == "0:9"
 

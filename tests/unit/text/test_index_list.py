@@ -33,18 +33,18 @@ def test_what_is_written(text, written, at_once, count):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("3-1", "3-1: 3-1 runs backwards; write 1-3"),
+        ("3-1", "3-1: 3-1 is backwards; use 1-3"),
         ("1-5:0", "1-5:0: the step after : must be 1 or more"),
-        ("1,1", "1,1: index 1 is there twice"),
-        ("1-5,3", "1-5,3: index 3 is there twice"),
-        ("1-9:2,3-7:4", "1-9:2,3-7:4: index 3 is there twice"),
-        ("1-9:2,2-4:2,9", "1-9:2,2-4:2,9: index 9 is there twice"),
-        ("1-5%0", "1-5%0: %0 would let no task run; write 1 or more"),
-        ("1-5%", "1-5%: after % goes how many tasks may run at once, like 1-100%4"),
+        ("1,1", "1,1: index 1 occurs twice"),
+        ("1-5,3", "1-5,3: index 3 occurs twice"),
+        ("1-9:2,3-7:4", "1-9:2,3-7:4: index 3 occurs twice"),
+        ("1-9:2,2-4:2,9", "1-9:2,2-4:2,9: index 9 occurs twice"),
+        ("1-5%0", "1-5%0: %0 would let no task run; use 1 or more"),
+        ("1-5%", "1-5%: % must be followed by the number of tasks to run at once, like 1-100%4"),
         ("1-99999999", "1-99999999: 99999999 tasks are too many; dispatch.max_array is at most"),
-        ("9" * 19, f"{'9' * 19}: {'9' * 19} is too large; an index has 18 digits at most"),
-        (",".join(["1"] * 10_001), "a list of 10001 parts is too long; the most is 10000"),
-        ("0-3000000:2,1-3000001:2", "runs of more than 1000000 indexes lie within each other"),
+        ("9" * 19, f"{'9' * 19}: {'9' * 19} is too large; an index has at most 18 digits"),
+        (",".join(["1"] * 10_001), "a list of 10001 parts is too long; the limit is 10000"),
+        ("0-3000000:2,1-3000001:2", "ranges of more than 1000000 indexes overlap"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_one_line(text, line):
@@ -55,7 +55,7 @@ def test_what_makes_no_sense_is_one_line(text, line):
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-3", "1:2", "1,,2", "%3", "٣", "1 2", "1-2-3"])
 def test_how_it_is_written_is_said(text):
-    with pytest.raises(ValueError, match="write like 1-10, 0-100:10 or 1,3,7-9, with %N"):
+    with pytest.raises(ValueError, match="must be like 1-10, 0-100:10 or 1,3,7-9, with %N"):
         read_array(text)
 
 

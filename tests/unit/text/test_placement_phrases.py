@@ -9,7 +9,7 @@ import lbd.policy
 from lbd.text.placement_phrases import PHRASES, LoadsSeen, why_placed
 
 SEEN = LoadsSeen(0.0512, 0.7, 0.1, 1.0, 2.8)
-LOWEST = "its load will be 1.00, the lowest of the hosts that take commands now"
+LOWEST = "its load will be 1.00, the lowest of the hosts that accept commands now"
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,9 @@ LOWEST = "its load will be 1.00, the lowest of the hosts that take commands now"
         ("below-threshold", "", None, "the load is not above lim.local_threshold"),
         ("lowest", "GLOBAL", SEEN, f"{LOWEST}; here it would be 2.80"),
         ("lowest", "GLOBAL", LoadsSeen(chosen_with_it=1.0), LOWEST),
-        ("lowest", "P2C", SEEN, "it and the commands already there need the least time"),
+        ("lowest", "P2C", SEEN, "the command and those already there would finish soonest"),
         ("no-gain", "GLOBAL", SEEN, "no other host is better by more than 0.10 (lim.min_gain)"),
-        ("wanted", "GLOBAL", SEEN, "asked for with --host"),
+        ("wanted", "GLOBAL", SEEN, "requested with --host"),
         ("of-a-later-release", "GLOBAL", SEEN, "of a later release"),
     ],
 )  # fmt: skip

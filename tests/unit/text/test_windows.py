@@ -43,5 +43,5 @@ def test_holds(window, inside, outside):
      "60 * * * *", "* 5-3 * * *", "*/0 * * * *", "a b c d e", "mon-fri 18:00-08:00 x"],
 )  # fmt: skip
 def test_no_window(text):
-    with pytest.raises(ValueError, match="is no window"):
+    with pytest.raises(ValueError, match="is not a time window"):
         read_window(text)

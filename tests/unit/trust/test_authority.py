@@ -69,13 +69,13 @@ def test_a_token_gives_one_certificate(authority):
     assert begin_s <= NOW_S
     assert end_s == pytest.approx(NOW_S + 10 * DAY_S, abs=2)
     assert certificates.is_signed_by(made, authority.certificate)
-    with pytest.raises(LbdError, match="was used already, by h2"):
+    with pytest.raises(LbdError, match="has already been used, by h2"):
         authority.join(token.id, "h3", request("h3"), NOW_S)
 
 
 def test_there_is_one_authority_in_a_directory(authority):
     before = authority.certificate
-    with pytest.raises(ConfigError, match=r"there is an authority in .* already"):
+    with pytest.raises(ConfigError, match=r".* already contains an authority"):
         authority.create("c", "h1", NOW_S)
     assert authority.certificate == before
     assert authority.has_key
@@ -94,17 +94,17 @@ def test_refusals(authority):
     token = authority.new_token("h2", 60, NOW_S)
     with pytest.raises(LbdError, match="is for h2, not for h3"):
         authority.join(token.id, "h3", request("h3"), NOW_S)
-    with pytest.raises(LbdError, match="ended 5 s ago"):
+    with pytest.raises(LbdError, match="expired 5 s ago"):
         authority.join(token.id, "h2", request(), NOW_S + 65)
-    with pytest.raises(LbdError, match="not known"):
+    with pytest.raises(LbdError, match="is unknown"):
         authority.join("00000000", "h2", request(), NOW_S)
     with pytest.raises(ConfigError, match="is an address"):
         authority.join(token.id, "10.0.0.1", request(), NOW_S)
     with pytest.raises(PeerError, match="not a certificate request"):
         authority.join(token.id, "h2", b"garbage", NOW_S)
-    with pytest.raises(PeerError, match="does not prove that it has its key"):
+    with pytest.raises(PeerError, match="does not prove possession of its key"):
         authority.join(token.id, "h2", not_signed_by_its_key(request()), NOW_S)
-    with pytest.raises(PeerError, match="does not prove that it has its key"):
+    with pytest.raises(PeerError, match="does not prove possession of its key"):
         authority.join(token.id, "h2", of_another_kind(), NOW_S)
     authority.join(token.id, "h2", request(), NOW_S)  # nothing of that has spent it
 
@@ -112,7 +112,7 @@ def test_refusals(authority):
 def test_a_name_is_taken_until_it_is_revoked_or_has_ended(authority):
     joined(authority, "h2")
     for name in ("h2", "H2"):
-        with pytest.raises(LbdError, match="a host h2 has joined already"):
+        with pytest.raises(LbdError, match="host h2 has already joined"):
             joined(authority, name)
     joined(authority, "h2", NOW_S + 11 * DAY_S)
 
@@ -144,10 +144,10 @@ def test_revoked_certificates_are_below_the_lowest_issue(authority):
 
 
 def test_what_cannot_be_revoked(authority):
-    with pytest.raises(ConfigError, match="no host 'h9'"):
+    with pytest.raises(ConfigError, match="host 'h9' has no certificate"):
         authority.revoke("h9")
     authority.admit("h1", request("h1"), NOW_S)
-    with pytest.raises(ConfigError, match="where the authority is"):
+    with pytest.raises(ConfigError, match="authority is on h1"):
         authority.revoke("h1")
 
 
@@ -207,7 +207,7 @@ def test_everything_is_closed_to_others(authority, tmp_path):
     certificate = x509.load_pem_x509_certificate(own.chain)
     assert certificate.public_key() == certificates.private_key(own.key).public_key()
     files.credentials.chmod(0o640)
-    with pytest.raises(ConfigError, match="open to others"):
+    with pytest.raises(ConfigError, match="accessible to others"):
         files.read_credentials()
 
 
@@ -273,7 +273,7 @@ def test_names_that_differ_by_case_are_one_host(authority):
     joined(authority, "h2")
     authority.revoke("h2")
     for now_s in (NOW_S, NOW_S + 11 * DAY_S):
-        with pytest.raises(LbdError, match="H2 is the same name to TLS"):
+        with pytest.raises(LbdError, match="TLS cannot tell it from H2"):
             joined(authority, "H2", now_s)
     joined(authority, "h2")
 
@@ -299,7 +299,7 @@ def test_whoever_changes_the_ledger_waits_for_who_does(authority):
 
 @pytest.mark.parametrize("life_s", [0.0, -1.0, a.TOKEN_LIFE_MAX_S + 1, float("inf"), float("nan")])
 def test_a_token_does_not_live_for_ever(authority, life_s):
-    with pytest.raises(ConfigError, match="from 1 second to 30 days"):
+    with pytest.raises(ConfigError, match="must be 1 second to 30 days"):
         authority.new_token("h2", life_s, NOW_S)
     authority.new_token("h2", a.TOKEN_LIFE_MAX_S, NOW_S)
     authority.new_token("h2", 1.0, NOW_S)
@@ -311,7 +311,7 @@ def test_who_is_revoked_has_no_token_left(authority):
     before = authority.new_token("h2", 60, NOW_S)
     others = authority.new_token("h3", 60, NOW_S)
     authority.revoke("h2")
-    with pytest.raises(LbdError, match="is not known here"):
+    with pytest.raises(LbdError, match="is unknown here"):
         authority.join(before.id, "h2", request(), NOW_S)
     authority.join(others.id, "h3", request("h3"), NOW_S)
 
@@ -331,7 +331,7 @@ def test_tokens_are_bounded_and_those_that_ended_long_ago_do_not_count(authority
     monkeypatch.setattr(a, "TOKENS_MAX", 2)
     authority.new_token("", 60, NOW_S)
     authority.new_token("", 60, NOW_S + 1)
-    with pytest.raises(LbdError, match="2 tokens are out already"):
+    with pytest.raises(LbdError, match="there are already 2 tokens"):
         authority.new_token("", 60, NOW_S + 1)
     authority.new_token("", 60, NOW_S + 60 + a.TOKEN_KEPT_S)
     assert len(authority.ledger().tokens) == 2
@@ -368,7 +368,7 @@ def test_only_a_file_of_one_name_is_given_away(tmp_path):
     with a.opened_file(tmp_path / "file") as file:
         assert os.read(file, 1) == b"x"
     for name in ("folder", "pipe", "linked", "other"):
-        with pytest.raises(ConfigError, match="is not what"), a.opened_file(tmp_path / name):
+        with pytest.raises(ConfigError, match="was not made by"), a.opened_file(tmp_path / name):
             pass
     with pytest.raises(OSError, match="Too many levels"), a.opened_file(tmp_path / "link"):
         pass
@@ -378,7 +378,7 @@ def test_only_a_file_of_one_name_is_given_away(tmp_path):
 def test_half_an_authority_is_none(authority, keep):
     kept = authority.credentials()
     authority.key_file.write_bytes(kept.key if keep == "key" else kept.chain)
-    with pytest.raises(ConfigError, match="not the key and certificate of an authority"):
+    with pytest.raises(ConfigError, match="not an authority's key and certificate"):
         authority.credentials()
 
 

@@ -48,7 +48,7 @@ def test_a_certificate_counts_from_a_little_before(tmp_path, life_s, before_s):
 def test_a_host_is_revoked_once(authority):
     joined(authority, "h2")
     authority.revoke("h2")
-    with pytest.raises(ConfigError, match="h2 is revoked already"):
+    with pytest.raises(ConfigError, match="h2 is already revoked"):
         authority.revoke("h2")
 
 

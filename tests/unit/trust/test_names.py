@@ -63,13 +63,13 @@ def test_anything_else_names_nobody(names):
     [
         ("h2", ""),
         ("node-7.example.org", ""),
-        ("0.h2.lbd", "is no host name"),
-        ("any.LBD", "is no host name"),
-        ("0.h2.lbd.", "is no host name"),
+        ("0.h2.lbd", "is not a valid host name"),
+        ("any.LBD", "is not a valid host name"),
+        ("0.h2.lbd.", "is not a valid host name"),
         ("10.0.0.1", "is an address"),
-        ("7", "is no host name"),
+        ("7", "is not a valid host name"),
         ("1-2", "has no letter"),
-        ("h" * 201, "is no host name"),
+        ("h" * 201, "is not a valid host name"),
     ],
 )
 def test_names_that_could_be_taken_for_another(host, fault):

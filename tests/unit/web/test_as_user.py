@@ -48,7 +48,7 @@ def test_a_connection_is_the_users(listening):
                     assert 0 not in caller.groups or uid == 0
                     way.sendall(b"hello")
                     assert server.recv(10) == b"hello"
-        with pytest.raises(Unavailable, match="may not ask"):
+        with pytest.raises(Unavailable, match="may not connect"):
             connector.connect(4_000_000, path, 5.0)  # no such account
         path.unlink()
         with pytest.raises(Unavailable, match="not running"):

@@ -39,4 +39,4 @@ def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path, caplog):
     path.unlink()
     assert renewed(context, str(path), known) is known
     assert shown_by(context) == second.chain.strip()
-    assert len([text for text in caplog.messages if "still shown" in text]) == 2
+    assert len([text for text in caplog.messages if "still using" in text]) == 2

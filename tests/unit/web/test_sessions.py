@@ -101,7 +101,7 @@ async def test_only_its_user_signs_in_to_a_users_page(sessions):
     found = await logins.handle({"op": "login"}, Caller(1, 1000, 1000))
     assert sessions.sign_in(found["url"].partition("token=")[2], 1.0)
     for caller in (Caller(1, 1001, 1001), Caller(1, 0, 0)):
-        with pytest.raises(Refusal, match="acts as that user alone"):
+        with pytest.raises(Refusal, match="acts only as that user"):
             await logins.handle({"op": "login"}, caller)
     with pytest.raises(Refusal):
         await logins.handle({"op": "other"}, Caller(1, 1000, 1000))

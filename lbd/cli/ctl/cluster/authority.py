@@ -43,13 +43,13 @@ from lbd.trust.files import authority_dir, host_files, make_private_dir, read, w
 from lbd.trust.revocations import Revocations
 
 ABOUT = {
-    "give": "put it in FILE, and have it here no more",
-    "take": "have it here from now on, out of FILE; a backup of the host that had it will do",
+    "give": "move the authority from this host into FILE",
+    "take": "install the authority here from FILE, or from a backup of the host that had it",
 }
 EXAMPLES = (
-    "lbctl authority                      the host that lets others in",
+    "lbctl authority                      which host has it",
     "lbctl authority give /root/key.tar   on that host, as root",
-    "lbctl authority take /root/key.tar   on the host that is to have it, as root",
+    "lbctl authority take /root/key.tar   on the new host, as root",
 )
 
 
@@ -63,7 +63,7 @@ def add_options(parser: Parser) -> None:
         made.set_defaults(act=give if word == "give" else take)
         made.add_config_options()
         made.add_json()
-        made.add_argument("file", metavar="FILE", help="only its owner can read it")
+        made.add_argument("file", metavar="FILE", help="readable by its owner only")
 
 
 def authority(options: argparse.Namespace, path: str | None) -> int:
@@ -76,7 +76,7 @@ def show(options: argparse.Namespace, path: str | None) -> int:
     need_readable(files.root)
     home, target = files.read_home()
     if not home:
-        raise LbdError("this host has not joined a cluster: `lbctl join`, or `lbctl init`")
+        raise LbdError("this host has not joined a cluster: run `lbctl join` or `lbctl init`")
     if options.json:
         print_json({"host": home, "address": target})
     else:
@@ -99,8 +99,8 @@ def give(options: argparse.Namespace, path: str | None) -> int:
         print_json({"host": None, "file": str(file)})
         return 0
     file = file.absolute()
-    put(f"the authority is in {file}, and no more on {host}")
-    put("carry the file to the host that is to have it, and there, as root:")
+    put(f"the authority is now in {file}, no longer on {host}")
+    put("copy the file to the new host, and run there as root:")
     put(f"  lbctl authority take {shlex.quote(str(file))}")
     return 0
 
@@ -110,19 +110,19 @@ def take(options: argparse.Namespace, path: str | None) -> int:
     files, host = host_files(config), config.host.name
     need_readable(files.root)
     if not files.exist():
-        raise LbdError(f"{host} is no host of a cluster: `lbctl join` first")
+        raise LbdError(f"{host} is not part of a cluster yet: run `lbctl join` first")
     need_writable(authority_dir(config))
     if is_here(config):
-        raise LbdError(f"the authority is on {host} already")
+        raise LbdError(f"the authority is already on {host}")
     target = target_of(config.host.address, config.lim.port)
     with scratch(authority_dir(config).parent) as directory:
         if AUTHORITY[1] not in unpacked(file, directory):
-            raise LbdError(f"{file} has no authority in it")
+            raise LbdError(f"{file} contains no authority")
         check_is_ours(file, manifest_in(file, directory), config)
         taken = Authority(directory / "authority", config.tls.certificate_s)
         taken.root.chmod(0o700)
         if fingerprint(taken.certificate).hex() != authority_known_here(config):
-            raise LbdError(f"{file} says it has this cluster's authority, and has another")
+            raise LbdError(f"{file} claims to hold this cluster's authority but holds another one")
         heard = files.read_signed()  # the daemons may write that file
         known = verified(heard, taken.certificate) if heard else Revocations()
         taken.change(lambda ledger: ledger.moved_to(host, target, known))
@@ -137,7 +137,10 @@ def take(options: argparse.Namespace, path: str | None) -> int:
     if options.json:
         print_json({"host": host, "file": str(file)})
     else:
-        put(f"the authority is on {host}; hosts that are up hear of it now, others when they are")
+        put(
+            f"the authority is now on {host}; hosts that are up learn of it at once, others when "
+            "they come up"
+        )
     say_if_unheard(config)
     return 0
 

@@ -1,5 +1,5 @@
-"""`lbctl leave`, on a host that is to be no part of the cluster any more; `lbctl forget HOST`, on
-another, of one that is gone for good."""
+"""`lbctl leave` takes this host out of the cluster; `lbctl forget HOST`, run on another host,
+removes one that will not come back."""
 
 import argparse
 import math
@@ -41,7 +41,7 @@ KEPT = ("settings.json", "drains.json", "drained", "hosts.json")
 
 def add_leave_options(parser: Parser) -> None:
     parser.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
-                        help="for commands to end; then exit 1")  # fmt: skip
+                        help="how long to wait for commands to end; then exit 1")  # fmt: skip
 
 
 def leave(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -52,9 +52,11 @@ def leave(daemons: Daemons, options: argparse.Namespace) -> int:
     refuse_if_needed(daemons)
     if running(config):
         if os.geteuid() != 0 and os.geteuid() != os.stat(config.host.state_dir).st_uid:
-            raise Refusal("only root or the daemons' own user may do that", "denied")
+            raise Refusal(
+                "permission denied: only root and the daemons' own user can do that", "denied"
+            )
         drain = {"op": "drain", "host": config.host.name}
-        daemons.lim({**drain, "drained": True, "reason": "it leaves the cluster"},
+        daemons.lim({**drain, "drained": True, "reason": "it is leaving the cluster"},
                     FORWARD_TIMEOUT_S)  # fmt: skip
         wait_for_all(daemons, config.host.name, options.timeout)
         daemons.lim({**drain, "drained": False, "leaves": True}, FORWARD_TIMEOUT_S)
@@ -64,8 +66,8 @@ def leave(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json({"host": config.host.name, "removed": removed})
     else:
         put(f"{config.host.name} has left cluster {config.cluster.name}")
-        complain("lbctl", f"on the authority's host, `lbctl revoke {config.host.name}` sees to it "
-                 "that no copy of its key counts")  # fmt: skip
+        complain("lbctl", "to make copies of its key useless, run `lbctl revoke "
+                          f"{config.host.name}` on the authority's host")  # fmt: skip
     return 0
 
 
@@ -80,12 +82,14 @@ def wait_for_all(daemons: Daemons, host: str, timeout_s: float) -> None:
         elif now_s > quiet_since_s + QUIET_S:
             return
         if left and now_s > began_s + timeout_s:
-            ended = "1 command has not ended" if left == 1 else f"{left} commands have not ended"
+            ended = (
+                "1 command is still running" if left == 1 else f"{left} commands are still running"
+            )
             raise Unavailable(f"{ended}; {host} stays drained")
         if left and not waits:
             waits = True
-            complain("lbctl", f"{host} is drained; waiting for the commands of other hosts here, "
-                     "and for those of its own users, here and away")  # fmt: skip
+            complain("lbctl", f"{host} is drained; waiting for other hosts' commands here, and for "
+                              "its own users' commands here and elsewhere")  # fmt: skip
         time.sleep(POLL_S)
 
 
@@ -95,7 +99,10 @@ def commands_left(daemons: Daemons) -> int:
         return 0
     count = number(daemons.lbm({"op": "status"}), "jobs")
     if math.isnan(count):
-        raise Refusal("the LBM is of an older release: `lbctl restart`, then leave", "unavailable")
+        raise Refusal(
+            "this host's LBM is an older release: run `lbctl restart`, then `lbctl leave`",
+            "unavailable",
+        )
     return int(count)
 
 
@@ -103,13 +110,14 @@ def refuse_if_needed(daemons: Daemons) -> None:
     """Raises Refusal."""
     config = daemons.config
     if is_here(config):
-        raise Refusal("the cluster's authority is on this host: `lbctl authority give FILE` here, "
-                      "and `take` it on another", "unavailable")  # fmt: skip
+        raise Refusal("the cluster's authority is on this host: first move it with `lbctl "
+                      "authority give FILE` here and `lbctl authority take FILE` on another "
+                      "host", "unavailable")  # fmt: skip
     own, (hosts, _) = config.host.name, daemons.queue()
     if own in hosts:
-        how = "`lbctl queue enable` another, or disable it"
+        how = "enable it on another host (`lbctl queue enable HOST`) or disable it"
         if len(hosts) > 1:
-            how = f"`lbctl queue disable {own}` leaves it to the others"
+            how = f"`lbctl queue disable {own}` leaves it on the others"
         raise Refusal(f"the queue is on this host: {how}", "unavailable")
 
 
@@ -130,7 +138,7 @@ def stop_daemons(config: Config) -> None:
     elif Path("/run/systemd/system").is_dir() and config.path == str(SYSTEM_FILE):
         subprocess.run(("systemctl", "disable", "--now", "lbd.target"), check=False)
     else:
-        raise Unavailable("this host is drained; stop its daemons, and run `lbctl leave` again")
+        raise Unavailable("this host is drained; stop its daemons, then run `lbctl leave` again")
     give_up_s = time.monotonic() + STOP_S
     while names := running(config):
         if time.monotonic() > give_up_s:
@@ -176,15 +184,15 @@ def forget(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json({"host": options.host, "missing": texts(reply, "missing")})
         return 0
-    put(f"{options.host} is forgotten")
+    put(f"{options.host} is removed from the cluster")
     if missing := texts(reply, "missing"):
-        complain("lbctl", f"not by {', '.join(missing)}, which had heard of it just now, or did "
-                 f"not answer: run `lbctl forget {options.host}` there, too")  # fmt: skip
+        complain("lbctl", f"{', '.join(missing)} did not confirm, or had just heard from it: run "
+                          f"`lbctl forget {options.host}` there, too")  # fmt: skip
     if reply.get("listed"):
-        complain("lbctl", f"{options.host} is in [[cluster.hosts]] of lbd.toml: remove it there, "
-                 "on every host")  # fmt: skip
-    complain("lbctl", f"on the authority's host, `lbctl revoke {options.host}` sees to it that no "
-             "copy of its key counts, unless that is done already")  # fmt: skip
+        complain("lbctl", f"{options.host} is listed in [[cluster.hosts]] of lbd.toml: remove it "
+                          "there, on every host")  # fmt: skip
+    complain("lbctl", f"to make copies of its key useless, run `lbctl revoke {options.host}` on "
+                      "the authority's host, unless you have done so")  # fmt: skip
     return 0
 
 
@@ -192,8 +200,8 @@ def wait_until_silent(daemons: Daemons, host: str) -> None:
     """Until all hosts agree that it is; no longer than it takes to hear it again."""
     limit_s = number(daemons.lim({"op": "param", "name": "lim.stale_after_s"}), "value")
     age_s = age_of(daemons, host)
-    complain("lbctl", f"{host} was up {age_s:.0f} s ago; it is forgotten once it has been silent "
-             f"for {limit_s:g} s, if it is not heard again")  # fmt: skip
+    complain("lbctl", f"{host} was up {age_s:.0f} s ago; it will be removed once it has been "
+                      f"silent for {limit_s:g} s")  # fmt: skip
     while age_s < limit_s + AGREED_S:
         time.sleep(LISTEN_S)
         before_s, age_s = age_s, age_of(daemons, host)
@@ -208,7 +216,7 @@ def age_of(daemons: Daemons, host: str) -> float:
 
 VERBS = {
     "leave": Verb(asking(leave), add_leave_options,
-                  ("lbctl leave                 on the host that leaves, as root",)),
+                  ("lbctl leave                 on the host that is leaving, as root",)),
     "forget": Verb(asking(forget), add_host,
-                   ("lbctl forget h4             h4 has died, and does not come back",)),
+                   ("lbctl forget h4             h4 is dead and will not come back",)),
 }  # fmt: skip

@@ -32,14 +32,14 @@ from lbd.process import last_words
 from lbd.trust.files import Credentials, write_private
 
 ABOUT = {
-    "enable": "this host runs the dispatcher; with PostgreSQL of several hosts one leads, and the "
-    "others stand by",
-    "disable": "no queue any more, or one host less of several",
+    "enable": "run the dispatcher on this host; with PostgreSQL, on several: one leads, the others "
+    "stand by",
+    "disable": "remove the queue from the cluster, or from one of several hosts",
 }
 EXAMPLES = (
-    "lbctl queue                     where it is, and how long",
-    "lbctl queue enable h2           h2 runs it; nothing else is to be done anywhere",
-    "lbctl queue disable --drain     no new jobs; off when none is left",
+    "lbctl queue                     where it runs, and how many jobs it has",
+    "lbctl queue enable h2           h2 runs it; nothing else to do on any host",
+    "lbctl queue disable --drain     takes no new jobs; off when none are left",
 )
 ANSWER_S = 2.0
 BEGIN_S = 30.0  # for a dispatcher to start, or to take up that it is closed
@@ -58,17 +58,17 @@ def add_options(parser: Parser) -> None:
         made.add_config_options()
         made.add_json()
         made.add_argument("--force", action="store_true",
-                          help="also if jobs are left in the ledger of another host")  # fmt: skip
+                          help="even if jobs are left in another host's ledger")  # fmt: skip
         if word == "enable":
             made.set_defaults(run=enable)
             made.add_argument("hosts", metavar="HOST[,HOST…]")
         else:
             made.set_defaults(run=disable)
-            made.add_argument("host", metavar="HOST", nargs="?", help="only this one of several")
+            made.add_argument("host", metavar="HOST", nargs="?", help="only this host of several")
             made.add_argument("--drain", action="store_true",
-                              help="take no new jobs, and wait until none is left")  # fmt: skip
+                              help="take no new jobs, and wait until none are left")  # fmt: skip
             made.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
-                              help="of --drain; then exit 1")  # fmt: skip
+                              help="how long --drain waits; then exit 1")  # fmt: skip
 
 
 def queue(options: argparse.Namespace, path: str | None) -> int:
@@ -94,7 +94,7 @@ def show(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json({"hosts": list(hosts), "from": origin if hosts else None, **found})
         return 0
     if not hosts:
-        put(f"{NONE}; `lbctl queue enable HOST` makes one")
+        put(f"{NONE}; `lbctl queue enable HOST` creates one")
         return 0
     put(f"the queue is on {', '.join(hosts)} ({origin})")
     if now:
@@ -153,18 +153,18 @@ def enable(daemons: Daemons, options: argparse.Namespace) -> int:
     check_right(daemons)
     names = list(dict.fromkeys(filter(None, str(options.hosts).split(","))))
     if not names:
-        raise ConfigError("name the host that is to run the dispatcher")
+        raise ConfigError("name the host to run the dispatcher on")
     if len(names) > 1 and not is_postgres(daemons):
         raise ConfigError(
             "several hosts can run the dispatcher only with dispatch.store = "
-            '"postgresql://…" in lbd.toml of each'
+            '"postgresql://…" in lbd.toml on each of them'
         )
     now, _ = daemons.queue()
     if now and not options.force:
         if not set(now) & set(names):
-            close(daemons, f"the queue is on {now[0]}, and jobs do not move")
+            close(daemons, f"the queue is on {now[0]}, and its jobs cannot move")
         elif len(names) > 1 and status(daemons).get("in_file"):
-            close(daemons, f"they are in SQLite on {now[0]}, and do not move to PostgreSQL")
+            close(daemons, f"they are in SQLite on {now[0]}, and cannot move to PostgreSQL")
     own, began_s = daemons.config.host, time.time()
     share(daemons, placed(names))
     found = until(
@@ -180,20 +180,22 @@ def enable(daemons: Daemons, options: argparse.Namespace) -> int:
         put(f"the queue is on {', '.join(names)}: {text(found, 'mode')}, {jobs_phrase(found)}")
     if not found:
         why = last_words.read(own.runtime_dir, DISPATCHER) if own.name in names else ""
-        complain("lbctl", f"the queue is to be on {', '.join(names)}, but {no_leader(names, why)}")
+        complain(
+            "lbctl", f"the queue is assigned to {', '.join(names)}, but {no_leader(names, why)}"
+        )
     return 0 if found else 1
 
 
 def no_leader(names: Sequence[str], why: str) -> str:
     """`why`: what the dispatcher of this host said as it ended, if it is one of those."""
     if why and len(names) == 1:
-        return f"its dispatcher cannot begin: {why}"
+        return f"its dispatcher cannot start: {why}"
     where = names[0] if len(names) == 1 else "one of them"
-    here = f"; the dispatcher here cannot begin: {why}" if why else ""
-    return f"no dispatcher has answered within {BEGIN_S:.0f} s; on {where}: {START}{here}"
+    here = f"; the dispatcher here cannot start: {why}" if why else ""
+    return f"no dispatcher answered within {BEGIN_S:.0f} s; on {where}: {START}{here}"
 
 
-START = "is `lbd up` or lbd-dispatcher.path running? The dispatcher's log says more"
+START = "is `lbd up` or lbd-dispatcher.path running? See the dispatcher's log"
 
 
 def until(
@@ -220,21 +222,21 @@ def disable(daemons: Daemons, options: argparse.Namespace) -> int:
     check_right(daemons)
     hosts, _ = daemons.queue()
     if not hosts:
-        return done(options, [], f"{NONE} already")
+        return done(options, [], NONE)
     if options.host is not None:
         if options.host not in hosts:
-            raise ConfigError(f"{options.host} has no part in the queue: it is on {listed(hosts)}")
+            raise ConfigError(f"{options.host} does not run the queue: it is on {listed(hosts)}")
         if others := [host for host in hosts if host != options.host]:
             share(daemons, placed(others))
             return done(options, others, f"the queue is on {listed(others)}")
     where = kept_in(daemons, hosts[0])
     if options.force:
         share(daemons, placed(()))
-        return done(options, [], f"the queue is disabled; its ledger stays {where}")
+        return done(options, [], f"the queue is disabled; its ledger remains {where}")
     wait_s = options.timeout if options.drain else None
     close(daemons, WAITS, wait_s)
     share(daemons, placed(()))
-    return done(options, [], f"the queue is disabled; what has ended stays in its ledger {where}")
+    return done(options, [], f"the queue is disabled; ended jobs remain in its ledger {where}")
 
 
 def kept_in(daemons: Daemons, host: str) -> str:
@@ -251,8 +253,8 @@ def is_postgres(daemons: Daemons) -> bool:
 
 
 WAITS = (
-    "`lbctl queue disable --drain` waits for them, for those that are held until somebody releases "
-    "or kills them; --force leaves them in the ledger"
+    "`lbctl queue disable --drain` waits for them (held jobs must be released or killed); --force "
+    "leaves them in the ledger"
 )
 
 
@@ -273,7 +275,7 @@ def until_empty(daemons: Daemons, wait_s: float) -> Json:
     now = until(daemons, lambda row: bool(row.get("closed")))
     give_up_s = time.monotonic() + wait_s
     if now and wait_s:
-        complain("lbctl", f"no new jobs are taken; {jobs_phrase(now)}")
+        complain("lbctl", f"no new jobs accepted; {jobs_phrase(now)}")
     while now and left(now) and time.monotonic() < give_up_s:
         time.sleep(POLL_S)
         now = patiently(daemons, now)
@@ -287,7 +289,7 @@ def close(daemons: Daemons, advice: str, wait_s: float | None = None) -> None:
         now = status(daemons)
     except LbdError as problem:
         raise Unavailable(
-            f"{problem}; what waits there is not known: --force leaves it in its ledger"
+            f"{problem}; jobs may be waiting there: --force leaves them in its ledger"
         ) from None
     if wait_s is None:
         refuse_if_left(now, advice)
@@ -302,8 +304,10 @@ def close(daemons: Daemons, advice: str, wait_s: float | None = None) -> None:
         return
     share(daemons, {CLOSED: None})
     if not now:
-        raise Unavailable(f"the dispatcher does not close within {BEGIN_S:.0f} s; it goes on")
-    refuse_if_left(now, "the queue goes on" if wait_s else advice)
+        raise Unavailable(
+            f"the dispatcher did not close the queue within {BEGIN_S:.0f} s; the queue stays open"
+        )
+    refuse_if_left(now, "the queue stays open" if wait_s else advice)
 
 
 def patiently(daemons: Daemons, before: Json) -> Json:
@@ -317,7 +321,7 @@ def patiently(daemons: Daemons, before: Json) -> Json:
 def refuse_if_left(now: Json, advice: str) -> None:
     """Raises Refusal."""
     if left(now):
-        raise Refusal(f"jobs are in the queue: {jobs_phrase(now)}; {advice}", "unavailable")
+        raise Refusal(f"the queue has jobs: {jobs_phrase(now)}; {advice}", "unavailable")
 
 
 VERBS = {"queue": Verb(queue, add_options, EXAMPLES, own_options=True)}

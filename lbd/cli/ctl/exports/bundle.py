@@ -62,7 +62,7 @@ class Parts:
             self.left_out.append(without_secrets(f"{name}: {problem}", self.known_secrets))
             return
         if len(made) > PART_BYTES_MAX:
-            self.left_out.append(f"{name}: all but its last {PART_BYTES_MAX} characters")
+            self.left_out.append(f"{name}: only its last {PART_BYTES_MAX} characters are included")
             made = made[-PART_BYTES_MAX:]
         self.texts[name] = without_secrets(made, self.known_secrets)
 
@@ -86,8 +86,10 @@ def bundle(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json({"file": options.file, "parts": list(parts.texts), "left_out": parts.left_out})
         return 0
-    missing = f"; {len(parts.left_out)} could not be had (left-out.txt)" if parts.left_out else ""
-    put(f"{options.file}: {len(parts.texts)} parts{missing}; look through it before you send it")
+    missing = (
+        f"; {len(parts.left_out)} could not be collected (left-out.txt)" if parts.left_out else ""
+    )
+    put(f"{options.file}: {len(parts.texts)} parts{missing}; review it before you send it")
     return 0
 
 
@@ -170,18 +172,18 @@ def journal(identifier: str, config: Config) -> str:
     try:
         done = subprocess.run([*words, *one], capture_output=True, timeout=JOURNAL_S, check=False)
     except FileNotFoundError:
-        raise Unavailable("no journalctl here; see where your init system keeps it") from None
+        raise Unavailable("no journalctl here; see where your init system keeps logs") from None
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
         raise Unavailable(said or f"journalctl ended with {done.returncode}")
     if not done.stdout:
-        raise Unavailable("the journal has nothing of it, or you may not read it")
+        raise Unavailable("the journal has no entries for it, or you may not read them")
     return done.stdout[-LOG_BYTES_MAX:].decode("utf-8", "replace")
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a .tar.gz; only its owner can read it")
+    parser.add_argument("file", metavar="FILE", help="a .tar.gz, readable by its owner only")
 
 
-EXAMPLES = ("lbctl bundle lbd-bundle.tar.gz        look through it before you send it",)
+EXAMPLES = ("lbctl bundle lbd-bundle.tar.gz        review it before you send it",)
 VERBS = {"bundle": Verb(reading(bundle), add_options, EXAMPLES)}

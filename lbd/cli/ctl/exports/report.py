@@ -25,17 +25,18 @@ NEEDED = ("jinja2",)
 JOBS_MAX = 5000  # of one host, for what has to be looked at job by job
 HOUR_S = 3600.0
 EXAMPLES = (
-    "lbctl report --out day.html                 of the last day",
-    "lbctl report --out week.html --since 7d     of the last week",
+    "lbctl report --out day.html                 for the last day",
+    "lbctl report --out week.html --since 7d     for the last week",
 )
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("--out", metavar="FILE", required=True, help="the file: one page of HTML")
+    parser.add_argument("--out", metavar="FILE", required=True, help="the HTML file to write")
     parser.add_argument("--since", metavar="TIME", type=span, default=DAY_S,
-                        help="of what was since then: 7d, yesterday; default 1d")  # fmt: skip
+                        help="start of the report: 7d, yesterday; default 1d")  # fmt: skip
     parser.add_argument("--no-advise", action="store_true",
-                        help="without what `lbctl advise` says, which takes a while")  # fmt: skip
+                        help="leave out the advice of `lbctl advise`, which takes a "
+                             "while")  # fmt: skip
     add_utc(parser)
 
 
@@ -100,9 +101,9 @@ def past_jobs(daemons: Daemons, since: float) -> tuple[list[Json], list[str]]:
     found: Gathered[OfHost] = gather(daemons, ask)
     notes = []
     if many := [host for host, one in found.answers.items() if one.more]:
-        notes.append(f"waiting by class is of the latest {JOBS_MAX} jobs of {', '.join(many)}")
+        notes.append(f"waiting by class covers the latest {JOBS_MAX} jobs of {', '.join(many)}")
     if settings := sorted({one.withheld for one in found.answers.values() if one.withheld}):
-        notes.append(f"waiting by class is without jobs that {', '.join(settings)} withholds")
+        notes.append(f"waiting by class leaves out jobs withheld by {', '.join(settings)}")
     return [job for one in found.answers.values() for job in one.jobs], notes
 
 

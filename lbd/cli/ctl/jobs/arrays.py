@@ -49,7 +49,7 @@ def unsuccessful(states: Json, ids: list[str]) -> str:
     if not failed and not cancelled:
         return ""
     others = f", {were_cancelled(cancelled)}" if cancelled else ""
-    how = f": `lbctl job {ids[0]}` says how" if len(ids) == 1 else ""
+    how = f": see `lbctl job {ids[0]}`" if len(ids) == 1 else ""
     return f"{failed} of {sum(counts.values())} failed{others}{how}"
 
 
@@ -58,17 +58,18 @@ def add_ids(parser: Parser) -> None:
 
 
 def add_requeue_options(parser: Parser) -> None:
-    parser.add_argument("--failed", action="store_true", help="only those that failed or were lost")
+    parser.add_argument("--failed", action="store_true", help="only tasks that failed or were lost")
     add_ids(parser)
 
 
 def add_update_options(parser: Parser) -> None:
-    parser.add_argument("--priority", metavar="N", type=priority, help="higher goes first")
-    parser.add_argument("--name", metavar="TEXT", help="its label")
+    parser.add_argument("--priority", metavar="N", type=priority, help="higher starts first")
+    parser.add_argument("--name", metavar="TEXT", help="new name")
     parser.add_argument("--timeout", metavar="DUR", type=limit, dest="timeout_s",
-                        help="its time limit; 0 takes it away")  # fmt: skip
+                        help="new time limit; 0 removes it")  # fmt: skip
     parser.add_argument("--begin", metavar="TIME", type=begin_time,
-                        help="not before 17:30, 2026-12-01T06:00 or +2h; now: at once")  # fmt: skip
+                        help="earliest start: 17:30, 2026-12-01T06:00 or +2h; now: at "
+                             "once")  # fmt: skip
     add_ids(parser)
 
 
@@ -86,14 +87,14 @@ def begin_time(given: str) -> float:
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
     if 0 < at <= time.time():
-        complain("lbctl", f"--begin: {given} has passed, so it may begin now")
+        complain("lbctl", f"--begin: {given} has passed, so it may start now")
     return at
 
 
 def priority(given: str) -> int:
     digits = given[1:] if given[:1] in ("-", "+") else given
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 4):
-        raise argparse.ArgumentTypeError(f"{given!r}: write a whole number from -999 to 999")
+        raise argparse.ArgumentTypeError(f"{given!r}: must be a whole number from -999 to 999")
     return int(given)
 
 
@@ -104,6 +105,6 @@ def change_of(options: argparse.Namespace) -> Json:
     if not change:
         raise ConfigError("nothing to change: give --priority, --name, --timeout or --begin")
     if named := [one for one in options.ids if "_" in one]:
-        raise ConfigError(f"{named[0]}: tasks of an array change together; name the array, "
-                          f"{named[0].partition('_')[0]}")  # fmt: skip
+        raise ConfigError(f"{named[0]}: the tasks of an array can only be changed together; name "
+                          f"the array, {named[0].partition('_')[0]}")  # fmt: skip
     return change

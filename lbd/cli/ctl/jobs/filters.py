@@ -22,8 +22,8 @@ KEYS = (
 def key_named(given: str) -> str:
     if given not in KEYS:
         near = nearest(given, KEYS)
-        hint = f'; did you mean "{near}"?' if near else f"; there are {', '.join(KEYS)}"
-        raise argparse.ArgumentTypeError(f"a job has no {given!r}{hint}")
+        hint = f'; did you mean "{near}"?' if near else f"; fields: {', '.join(KEYS)}"
+        raise argparse.ArgumentTypeError(f"no field {given!r}{hint}")
     return given
 
 
@@ -40,35 +40,38 @@ def states_named(given: str, known: Sequence[str] = STATES) -> frozenset[str]:
     states = [part.strip() for part in given.split(",")]
     for state in states:
         if state not in known:
-            raise argparse.ArgumentTypeError(f"no job is {state!r}; one is {', '.join(known)}")
+            raise argparse.ArgumentTypeError(f"no state {state!r}; states: {', '.join(known)}")
     return frozenset(states)
 
 
 def add_filters(parser: Parser, states: Sequence[str] = STATES) -> None:
     """`states`: those that a job of this list may be in."""
     parser.add_argument("--user", metavar="U", help="only that user's jobs")
-    parser.add_argument("--name", metavar="PATTERN", help="with such a name; a shell pattern")
+    parser.add_argument(
+        "--name", metavar="PATTERN", help="only jobs whose name matches this shell pattern"
+    )
     parser.add_argument("--state", metavar="S,…",
                         type=lambda given: states_named(given, states),
-                        help=f"in one of these states: {', '.join(states)}")  # fmt: skip
-    parser.add_argument("--host", metavar="H", help="on that host, or last there")
+                        help=f"only jobs in these states: {', '.join(states)}")  # fmt: skip
+    parser.add_argument("--host", metavar="H", help="only jobs running, or last run, on that host")
 
 
 def add_view(parser: Parser, states: Sequence[str] = STATES) -> None:
     add_filters(parser, states)
     add_utc(parser)
     parser.add_argument("--since", metavar="TIME", type=past_time,
-                        help="submitted no longer ago than that (90s, 2h, 1d), or since then "
-                             "(17:30, yesterday, 2026-12-01, 2026-12-01T06:00)")  # fmt: skip
+                        help="submitted at most that long ago (90s, 2h, 1d), or since then (17:30, "
+                             "yesterday, 2026-12-01, 2026-12-01T06:00)")  # fmt: skip
     parser.add_argument("--until", metavar="TIME", type=past_time,
-                        help="submitted no later; the forms of --since")  # fmt: skip
-    parser.add_argument("--limit", metavar="N", type=count, help="no more than so many")
+                        help="submitted before then; takes the same forms as --since")  # fmt: skip
+    parser.add_argument("--limit", metavar="N", type=count, help="show at most N")
     parser.add_argument("--sort", metavar="KEY", type=order_named,
-                        help="by a key of the JSON; --sort=-KEY: falling")  # fmt: skip
+                        help="sort by a key of the JSON; --sort=-KEY: descending")  # fmt: skip
     parser.add_argument("--format", metavar="FIELDS", type=keys_named, dest="fields",
-                        help="these keys of the JSON alone, such as id,state,command")  # fmt: skip
+                        help="print only these keys of the JSON, such as "
+                             "id,state,command")  # fmt: skip
     parser.add_argument("--no-header", action="store_true",
-                        help="without the line of headings, for scripts")  # fmt: skip
+                        help="leave out the header line, for scripts")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ SORTED = 10_000  # at least, of one host, where the latest are not what is asked
 def add_options(parser: Parser) -> None:
     add_view(parser, HISTORY_STATES)
     parser.add_argument("--drains", action="store_true",
-                        help="of hosts that were drained alone: who, when and why")  # fmt: skip
+                        help="list drains of hosts instead: who, when and why")  # fmt: skip
 
 
 def history(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
 
 def past_drains(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.user or options.name or options.state or options.fields or options.sort:
-        raise ConfigError("--drains goes with --host, --since, --limit and --utc alone")
+        raise ConfigError("--drains can be combined only with --host, --since, --limit and --utc")
     now_s = time.time()
     found = drains(daemons, options, now_s)
     if options.json:
@@ -118,14 +118,14 @@ def complain_of_withheld(settings: dict[str, str]) -> None:
     """`settings`: by host, "" where nothing is."""
     for setting in sorted({*settings.values()} - {""}):
         hosts = ", ".join(host for host, one in settings.items() if one == setting)
-        complain("lbctl", f"only jobs that were submitted here, of {hosts} ({setting} there)")
+        complain("lbctl", f"{hosts}: only jobs submitted from here are shown ({setting} there)")
 
 
 EXAMPLES = (
-    "lbctl history --since 1d                   the latest 100 of the last day",
+    "lbctl history --since 1d                   the last day's latest 100",
     "lbctl history --since yesterday --until today",
-    "lbctl history --state failed --user ann    what of ann's failed",
-    "lbctl history --host h2 --limit 1000       where they ran",
+    "lbctl history --state failed --user ann    ann's failed jobs",
+    "lbctl history --host h2 --limit 1000       what ran on h2",
     "lbctl history --drains                     who drained which host, when and why",
 )
 VERBS = {"history": Verb(reading(history), add_options, EXAMPLES)}

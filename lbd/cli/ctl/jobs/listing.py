@@ -59,10 +59,10 @@ DISPATCHER = "the dispatcher"  # among the hosts that did not answer
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("--all", action="store_true", help="ended ones too; --state implies it")
+    parser.add_argument("--all", action="store_true", help="include ended jobs; implied by --state")
     add_view(parser)
-    parser.add_argument("--tasks", action="store_true", help="a line for each task of an array")
-    parser.add_argument("ids", metavar="ID", nargs="*", help="only these")
+    parser.add_argument("--tasks", action="store_true", help="one line per task of an array")
+    parser.add_argument("ids", metavar="ID", nargs="*", help="only these jobs")
 
 
 def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -137,7 +137,7 @@ def chosen(found: list[Json], ids: list[str]) -> list[Json]:
     for name in ids:
         if name not in by_id:
             near = nearest(name, by_id)
-            why = f"no job {name!r}" + (f'; did you mean "{near}"?' if near else "")
+            why = f"no job named {name!r}" + (f'; did you mean "{near}"?' if near else "")
             raise Refusal(why, "missing")
     return [by_id[name] for name in ids]
 
@@ -179,11 +179,11 @@ def job_row(job: Json, clock: Clock, command_width: int) -> Row:
 
 
 EXAMPLES = (
-    "lbctl jobs --user ann --state running     what ann has running",
-    "lbctl jobs --state failed --since 1d      what failed of the last day's",
-    "lbctl jobs --sort=-cpu_s --limit 10       the ten that have used most CPU time",
-    "lbctl jobs --format id,state,command      these columns alone",
-    "lbctl jobs --format id --no-header        ids alone, for a script",
+    "lbctl jobs --user ann --state running     ann's running jobs",
+    "lbctl jobs --state failed --since 1d      failed in the last day",
+    "lbctl jobs --sort=-cpu_s --limit 10       the ten with the most CPU time",
+    "lbctl jobs --format id,state,command      only these columns",
+    "lbctl jobs --format id --no-header        only ids, for a script",
 )
 
 VERBS = {"jobs": Verb(reading(jobs), add_options, EXAMPLES)}

@@ -57,28 +57,30 @@ def add_id(parser: Parser) -> None:
 
 
 def add_logs_options(parser: Parser) -> None:
-    parser.add_argument("-f", "--follow", action="store_true", help="until it has ended")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="follow the output until the job ends"
+    )
     parser.add_argument("--attempt", metavar="N", type=attempt_number,
-                        help="of that attempt, not of the last")  # fmt: skip
+                        help="show that attempt instead of the last")  # fmt: skip
     parser.add_argument("--failed", action="store_true",
-                        help="of an array: of the tasks that failed or were lost, one after the "
-                        "other; 2>&1 keeps the order in a file or pipe, since what they wrote to "
-                        "standard error is written to ours")  # fmt: skip
+                        help="the outputs of an array's failed or lost tasks, one after another; "
+                             "their standard error goes to stderr, so use 2>&1 to keep the order "
+                             "in a file or pipe")  # fmt: skip
     parser.add_argument("--daemons", action="store_true",
-                        help="not what it printed, but what the daemons of all hosts said of it, "
-                        "since they were started")  # fmt: skip
+                        help="instead of its output, what the daemons of all hosts logged about it "
+                             "since they started")  # fmt: skip
     add_id(parser)
 
 
 def add_wait_options(parser: Parser) -> None:
     parser.add_argument("--timeout", metavar="DUR", type=duration, default=math.inf,
-                        help="then exit 2")  # fmt: skip
+                        help="give up after this time, with exit status 2")  # fmt: skip
     add_ids(parser)
 
 
 def attempt_number(given: str) -> int:
     if not (given.isascii() and given.isdecimal() and 0 < int(given) < 1 << 31):
-        raise argparse.ArgumentTypeError(f"{given!r} is not an attempt's number; the first is 1")
+        raise argparse.ArgumentTypeError(f"{given!r} is not an attempt number; the first is 1")
     return int(given)
 
 
@@ -126,8 +128,8 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
 
 def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.follow or options.attempt is not None:
-        raise ConfigError("--failed shows the last attempt of jobs that have ended: no -f, "
-                          "no --attempt")  # fmt: skip
+        raise ConfigError("--failed shows the last attempt of ended jobs: it takes neither -f nor "
+                          "--attempt")  # fmt: skip
     failed = [one for one in tasks_of(daemons, options.ids) if text(one, "state") in FAILED]
     if not failed:
         complain("lbctl", "none of these jobs has failed")
@@ -160,7 +162,7 @@ def show_output(daemons: Daemons, ids: list[str], attempt: int | None, *, follow
         reply = patiently(daemons, question, follows=follows)
         again = int(number(reply, "attempt"))
         if seen and again and again != seen and not reply.get("continued"):
-            complain("lbctl", f"attempt {seen} came to nothing; this is attempt {again}")
+            complain("lbctl", f"attempt {seen} failed; this is attempt {again}")
         seen, at = again or seen, reply.get("at")
         data = texts(reply, "data")
         if (warning := text(reply, "warning")) and warning not in warned:
@@ -200,10 +202,10 @@ def why_nothing(daemons: Daemons, ids: list[str]) -> str:
     said = []
     if text(job, "state") == "pending":
         reason = text(job, "reason")
-        said.append(f"job {name} has not begun" + (f": {reason}" if reason else ""))
+        said.append(f"job {name} has not started" + (f": {reason}" if reason else ""))
     if output := text(job, "output"):
         errors = text(job, "error")
-        beside = f", its errors to {own_file(errors, job)}" if errors else ""
+        beside = f", its standard error to {own_file(errors, job)}" if errors else ""
         said.append(f"the output of job {name} goes to {own_file(output, job)}{beside}")
     return "; ".join(said)
 
@@ -272,7 +274,7 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
                     break
                 give_up_s = min(give_up_s, time.monotonic() + OUTPUTS_S)
                 if left_s <= 0:
-                    raise Unavailable(f"ended, but outputs of {coming} are still on their way here")
+                    raise Unavailable(f"ended, but outputs of {coming} are still being fetched")
             elif left_s <= 0:
                 raise not_ended(int(number(reply, "open")))
     except LbdError as problem:

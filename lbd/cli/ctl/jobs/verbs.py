@@ -77,8 +77,8 @@ def daemon_lines(daemons: Daemons, options: argparse.Namespace) -> int:
     """What the daemons of all hosts have said of one job."""
     (name,) = options.ids
     if options.follow or options.failed or options.attempt is not None:
-        raise ConfigError("--daemons shows what was said of all attempts until now: no -f, "
-                          "no --attempt, no --failed")  # fmt: skip
+        raise ConfigError("--daemons covers all attempts until now: it takes neither -f, --attempt "
+                          "nor --failed")  # fmt: skip
     kind = "command" if plain_commands.is_plain(name) else "queue"
     reply = daemons.lbm({"op": f"{kind}.lines", "id": name}, ANSWER_S)
     job, missing, withheld = text(reply, "job"), table(reply, "missing"), table(reply, "withheld")
@@ -88,12 +88,12 @@ def daemon_lines(daemons: Daemons, options: argparse.Namespace) -> int:
         for line in tables(reply, "lines"):
             put(line_text(line, job))
         if reply.get("more"):
-            complain("lbctl", "these are the last ones: there were more")
+            complain("lbctl", "earlier lines have been dropped")
         if not tables(reply, "lines"):
-            complain("lbctl", f"no daemon remembers anything of job {job}")
+            complain("lbctl", f"no daemon has any lines about job {job}")
     if missing:
         named = ", ".join(f"{host} ({text(missing, host)})" for host in missing)
-        complain("lbctl", f"without what these know: {named}")
+        complain("lbctl", f"lines of these daemons are missing: {named}")
     for host in withheld:
         complain("lbctl", f"{host} does not show its lines here ({text(withheld, host)} there)")
     return 0
@@ -136,7 +136,7 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
             ended += tables(daemons.lbm({"op": "queue.jobs", "ids": queued}, ANSWER_S), "jobs")
     for one in ended:
         if text(one, "state") == "unknown":
-            complain("lbctl", f"{text(one, 'id')} has ended, and nobody saw how")
+            complain("lbctl", f"{text(one, 'id')} has ended; its outcome is unknown")
     if options.json:
         print_json(ended)
     return status
@@ -147,7 +147,7 @@ def kill(daemons: Daemons, options: argparse.Namespace) -> int:
     filters = Filters.of(options)
     if filters == Filters():
         if not chosen:
-            raise ConfigError("which jobs? Name an ID, --name, --user, --state or --host")
+            raise ConfigError("which jobs? Give an ID, --name, --user, --state or --host")
     else:
         chosen = matching(daemons, chosen, filters)
         if not chosen and not options.json:
@@ -173,7 +173,7 @@ def mention_plain(daemons: Daemons) -> None:
             if len(plain) > 1:
                 some = f"{len(plain)} plain commands of yours run", "them"
             names = in_ranges(plain[:ASKED_FROM]) + (" …" if plain[ASKED_FROM:] else "")
-            how = f"`lbctl kill --user {user}` ends {some[1]}, too"
+            how = f"`lbctl kill --user {user}` ends {some[1]} as well"
             complain("lbctl", f"{some[0]} on: {names}; {how}")
 
 
@@ -182,7 +182,10 @@ def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[str]:
     Raises LbdError."""
     reply = fetch(daemons, ended_too=False)
     if missing := texts(reply, "missing"):
-        complain("lbctl", f"without the jobs of these, which did not answer: {', '.join(missing)}")
+        complain(
+            "lbctl",
+            f"jobs of these hosts are missing, since they did not answer: {', '.join(missing)}",
+        )
     for line in withheld_lines(reply):
         complain("lbctl", line)
     found = [text(one, "id") for one in tables(reply, "jobs")
@@ -273,35 +276,35 @@ def add_job_options(parser: Parser) -> None:
 
 def add_kill_options(parser: Parser) -> None:
     parser.add_argument("-s", "--signal", metavar="SIG", type=signal_named, default=0,
-                        help="only this signal (default: TERM, then KILL)")  # fmt: skip
+                        help="send only this signal (default: TERM, then KILL)")  # fmt: skip
     add_filters(parser)
-    parser.add_argument("--yes", action="store_true", help="without a question, however many")
+    parser.add_argument("--yes", action="store_true", help="do not ask, however many there are")
     parser.add_argument("ids", metavar="ID", nargs="*",
                         help="3, 2-5, 12_7, 12_[3-5], last, @me, h1-26")  # fmt: skip
 
 
 KILL_EXAMPLES = (
-    "lbctl kill 12 h1-26                   one of the queue and a plain lbrun",
-    "lbctl kill --name 'night-*' --yes     all of that name, without a question",
-    "lbctl kill -s USR1 h1-26              this signal and nothing else",
+    "lbctl kill 12 h1-26                   a queued job and a plain lbrun",
+    "lbctl kill --name 'night-*' --yes     all jobs of that name, without asking",
+    "lbctl kill -s USR1 h1-26              only this signal",
 )
 VERBS = {
     "job": Verb(reading(job), add_job_options),
     "logs": Verb(reading(logs), queued_jobs.add_logs_options, (
-        "lbctl logs -f 12                 what job 12 prints, until it has ended",
-        "lbctl logs 12_[3-5]              the outputs of these tasks of array 12, in their order",
+        "lbctl logs -f 12                 follow job 12 until it ends",
+        "lbctl logs 12_[3-5]              the outputs of these tasks of array 12, in order",
         "lbctl logs --failed 12           the outputs of array 12's failed tasks",
-        "lbctl logs --daemons h1-26       what the daemons of all hosts did with it, and when",
+        "lbctl logs --daemons h1-26       what the daemons did with it, and when",
     )),
     "wait": Verb(reading(wait), queued_jobs.add_wait_options),
     "kill": Verb(asking(kill), add_kill_options, KILL_EXAMPLES),
     "hold": Verb(acting("hold", "held"), add_ids),
     "release": Verb(acting("release", "released"), add_ids),
     "requeue": Verb(asking(requeue), add_requeue_options, (
-        "lbctl requeue 12                 all of job 12 that has ended or runs",
+        "lbctl requeue 12                 all tasks of job 12 that have started",
         "lbctl requeue --failed 12        the tasks of array 12 that failed",
     )),
     "update": Verb(asking(update), add_update_options, (
-        "lbctl update 12 --priority 5     job 12 goes before those of lower priority",
+        "lbctl update 12 --priority 5     start job 12 before jobs of lower priority",
     )),
 }  # fmt: skip

@@ -284,7 +284,7 @@ class Model:
                 self.place.order, self.place.is_reversed = known.index(title), False
                 self.place.reorder()
                 return
-        self.message = f"{self.view.value} have no {' or '.join(titles)}"
+        self.message = f"{self.view.value} have no column {' or '.join(titles)}"
 
     def _filter_key(self, key: str) -> Action | None:
         if key == ENTER:
@@ -300,7 +300,7 @@ class Model:
     def _ask_to_kill(self) -> None:
         """Of what the screen shows as chosen, and nothing else."""
         if self.view is View.HOSTS:
-            self.message = "k ends a job: choose one with 2 (jobs) or 3 (queue)"
+            self.message = "k ends a job: select one with 2 (jobs) or 3 (queue)"
         elif self.place.chosen:
             self.mode, self.question = Mode.KILL, self.place.chosen
         else:

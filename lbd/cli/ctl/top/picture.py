@@ -26,7 +26,7 @@ from lbd.console.reply import Json, text
 LEAST_LINES = 3  # of a list, before what stands around it goes
 KEYS = "? help  q quit  k kill  / filter  < > sort  r reverse  ↑↓ move  Tab view"
 HELP = (
-    ("1 2 3, Tab", "hosts, jobs, or the queue: what waits, and why"),
+    ("1 2 3, Tab", "hosts, jobs, or the queue (what waits, and why)"),
     ("↑ ↓ PgUp PgDn Home End", "move"),
     ("< >", "sort by the next column to the left, to the right"),
     ("N P M T", "sort by name, load or CPU time, memory, time run"),

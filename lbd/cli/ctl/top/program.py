@@ -33,7 +33,7 @@ REDRAW_S = 1.0  # at the latest: the clock goes on where no daemon answers
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("--interval", metavar="DUR", type=duration, default=1.0,
-                        help="between two looks (default 1s)")  # fmt: skip
+                        help="refresh interval (default 1s)")  # fmt: skip
     add_utc(parser)
 
 
@@ -128,7 +128,7 @@ def look(daemons: Daemons) -> Facts:
         jobs = tables(reply, "jobs")
         problems += withheld_lines(reply)
         if missing := texts(reply, "missing"):
-            problems.append(f"without the jobs of {', '.join(missing)}: no answer")
+            problems.append(f"jobs of {', '.join(missing)} are missing: no answer")
     except LbdError as problem:
         problems.append(str(problem))
     queue_hosts, _ = daemons.queue()

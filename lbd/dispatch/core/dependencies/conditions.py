@@ -50,7 +50,7 @@ def conditions_of(text: str, array_index: int | None) -> tuple[Condition, ...]:
     if not read.tasks:
         return read.common
     if array_index is None:
-        raise ValueError("each task is to wait for its own, and this is none")
+        raise ValueError("each task must wait for its counterpart, and this is not a task")
     own = [
         Condition(How.OK, number, number, f"{first}_{array_index}")
         for first, indexes in read.tasks
@@ -74,7 +74,7 @@ def conditions_in(text: str) -> Read:
         low, _, high = numbers.partition("-")
         first, last = int(low), int(high)
         if not 0 < first <= last < first + JOBS_MAX or how not in (TASK, *HOWS):
-            raise ValueError(f"nobody can wait for {one_line(word, SHOWN_CHARS)!r}")
+            raise ValueError(f"cannot wait for {one_line(word, SHOWN_CHARS)!r}")
         if how == TASK:
             tasks.append((first, TaskIndexes(rest)))
         else:
@@ -101,7 +101,7 @@ def why_never(condition: Condition, *, on_record: bool) -> str:
     """Why this condition can no longer be met."""
     shown, is_array = condition.shown, condition.last > condition.first
     if not on_record:
-        return f"it was waiting for job {shown}, but how that ended is no longer on record"
+        return f"it was waiting for job {shown}, whose outcome is no longer on record"
     if condition.how is How.FAILED:
         which = "all its tasks" if is_array else "it"
         return f"it was waiting for {shown} to fail, but {which} succeeded"

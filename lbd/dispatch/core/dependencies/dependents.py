@@ -88,8 +88,8 @@ class Dependents:
             if more and count + more > limit:
                 return (
                     f"--after: jobs of {name} in the queue wait for {count} others (one that many"
-                    f" wait for counts for each), and {limit} is the most: let one job wait for"
-                    " many, and the others for that one"
+                    f" wait for counts for each), and the limit is {limit}: let one job wait for "
+                    "many, and the others for that job"
                 )
         return ""
 

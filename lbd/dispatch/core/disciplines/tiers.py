@@ -39,7 +39,7 @@ def checked(cutoffs_s: Sequence[float], what: str) -> tuple[float, ...]:
         raise ValueError(f"{what} needs at least two tiers: give at least one cutoff")
     if not cutoffs[0] > 0 or any(not a < b for a, b in pairwise(cutoffs)):
         shown = ", ".join(f"{cutoff:g}" for cutoff in cutoffs)
-        raise ValueError(f"{what} needs cutoffs above 0 that rise: {shown}")
+        raise ValueError(f"{what} needs increasing cutoffs above 0: {shown}")
     return cutoffs
 
 
@@ -54,7 +54,7 @@ def spread_tiers(
         host, _, tiers = item.partition(":")
         numbers = tiers.split(",")
         if not host or not all(number.isdecimal() and int(number) > 0 for number in numbers):
-            raise ValueError(f"{item!r}: write a host and its tiers, like h1:1,2")
+            raise ValueError(f"{item!r}: must be a host and its tiers, like h1:1,2")
         if host == name:
             return tuple(sorted({int(number) for number in numbers}))
     place = order.index(name) if name in order else len(order)

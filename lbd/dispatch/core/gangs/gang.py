@@ -31,9 +31,9 @@ from lbd.dispatch.core.discipline import QueuedJob, Start
 from lbd.dispatch.core.records import Action, Live, Release, asked_to_stop
 from lbd.model import DISBAND, GANG_MOVES, GANG_SHOWN, REGROUP, HostId, JobId
 
-AGAIN = "its whole gang begins again"
-STAYS = "its gang must not begin again: waits until the owner leaves"
-DISBANDED = "another job of its gang was lost or could not begin, and the gang may not begin again"
+AGAIN = "its whole gang starts again"
+STAYS = "its gang is not restartable: waiting until the owner leaves"
+DISBANDED = "another job of its gang was lost or could not start, and the gang is not restartable"
 
 
 @dataclass(slots=True)

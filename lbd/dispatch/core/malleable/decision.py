@@ -130,7 +130,7 @@ def decide(
             rule.rules,
         )
     if choice.now:
-        reason = "has held out for as long as it may" if over else choice.reason
+        reason = "has waited as long as allowed" if over else choice.reason
         return BeginOn(room.host, choice.slots, reason)
     return hold(wanted, choice, rooms, room, rule, head, now_s)
 
@@ -144,7 +144,7 @@ def by_prediction(
     widest = max(rooms, key=lambda one: one.free)
     now = what_is_free(job, widest.free)
     if now is not None and now.slots == job.useful:
-        return replace(now, reason="has all that it can use"), widest
+        return replace(now, reason="has all it can use"), widest
     later: tuple[Choice, FreeSlots] | None = None
     bound_s = now.ends_in_s if now is not None else math.inf
     for room in sorted(rooms, key=lambda one: -one.free):

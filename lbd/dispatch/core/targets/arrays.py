@@ -182,9 +182,9 @@ class Targets:
         """Why this user may have no further array with a target, "" if they may."""
         jobs = [array.job for array in self.arrays.values()]
         if sum(job.user == user for job in jobs) >= ARRAYS_OF_USER:
-            return f"no user may have more than {ARRAYS_OF_USER} arrays with targets in the queue"
+            return f"the limit per user is {ARRAYS_OF_USER} arrays with targets in the queue"
         if sum(job.origin == origin for job in jobs) >= ARRAYS_OF_HOST:
-            return f"no host may have more than {ARRAYS_OF_HOST} arrays with targets in the queue"
+            return f"the limit per host is {ARRAYS_OF_HOST} arrays with targets in the queue"
         return ""
 
     # What becomes of tasks
@@ -292,11 +292,11 @@ class Targets:
         target = array.job.target
         assert target is not None
         if not array.is_known:
-            why = "the most it may have until it is known how long they take"
+            why = "the limit until it is known how long they take"
         elif array.in_time:
             why = f"as many as it needs to end {aim_phrase(target)}"
         else:
-            why = "the most it may have, and it will still be late"
+            why = "the limit, and it will still be late"
         return f"{array.batch.running} {run} running, {why}"
 
     def standing(self, job: QueuedJob, now_s: float) -> Standing | None:
@@ -380,14 +380,14 @@ def reason(array: TargetArray, now_s: float) -> str:
     end = array.end(now_s)
     if end is None:
         return (
-            "it is not known yet how long its tasks take: until some have ended it takes turns with"
-            f" others, with at most {array.at_once} at once"
+            "it is not yet known how long its tasks take: until some have ended, it takes "
+            f"turns with others, at most {array.at_once} at once"
         )
     if not batch.waiting:
         return "its last tasks are running, and more slots would not help"
     late_s = now_s + end.mean_s - array.until_s
     if not array.in_time:
-        said = f"the most it may have: it will end {show_duration(late_s)} late on average"
+        said = f"the limit; it will end {show_duration(late_s)} late on average"
     elif array.at_once == 1 and late_s < -end.sd_s:
         said = f"one at a time is enough: it will end {show_duration(-late_s)} early on average"
     else:

@@ -60,7 +60,7 @@ def test_the_days_jobs_are_run_again_under_each_strategy():
     assert [one["better"] for one in shown].count(True) == 1
     lines = malleable_lines(found)
     assert lines[0].split()[0] == "DISPATCH.MALLEABLE"
-    assert lines[1].startswith("free, as it is set here")
+    assert lines[1].startswith("free, the current setting")
     assert lines[-1].startswith('dispatch.malleable = "')
     assert "would have saved malleable jobs" in lines[-1]
     assert "; other jobs would have ended " in lines[-1]
@@ -72,7 +72,7 @@ def test_what_came_before_or_did_not_run_to_its_end_is_left_out(capsys):
     assert queue_results(Daemons([]), 0.0) == []
     assert capsys.readouterr().err == ""
     assert queue_results(Daemons(jobs), jobs[0].submitted + 1e-3) == []
-    few = f"only {FEWEST - 1}, too few for advice ({FEWEST} are needed)"
+    few = f"only {FEWEST - 1}, too few for advice ({FEWEST} needed)"
     assert capsys.readouterr().err == f"lbctl: malleable jobs: {few}\n"
 
 
@@ -84,7 +84,7 @@ def test_where_nothing_is_better_that_is_said():
 def test_without_a_queue_nothing_is_asked_and_one_that_is_away_is_one_line(capsys):
     assert queue_results(Daemons(AssertionError(), Config()), 0.0) == []
     assert queue_results(Daemons(Unavailable("no dispatcher")), 0.0) == []
-    assert capsys.readouterr().err == "lbctl: without the jobs of the queue: no dispatcher\n"
+    assert capsys.readouterr().err == "lbctl: jobs of the queue are not included: no dispatcher\n"
     assert queue_results(Daemons(None), 0.0) == []
-    said = "lbctl: without the jobs of the queue: the dispatcher did not answer\n"
+    said = "lbctl: jobs of the queue are not included: the dispatcher did not answer\n"
     assert capsys.readouterr().err == said

@@ -88,7 +88,7 @@ def test_it_is_given_and_taken_and_all_hear_of_it(hosts, lbctl, tmp_path):
     assert old.authority is None, "the LIM that runs there knows at once"
     assert "there is no authority in" in refused(lbctl(first, "token", "create", status=1))
 
-    assert "the authority is on h2;" in lbctl(second, "authority", "take", file).out
+    assert "the authority is now on h2;" in lbctl(second, "authority", "take", file).out
     assert new.authority is not None
     new.look()
     old.learn(second.files.read_signed())
@@ -96,11 +96,12 @@ def test_it_is_given_and_taken_and_all_hear_of_it(hosts, lbctl, tmp_path):
         assert host.files.read_home() == ("h2", "10.0.0.9:7901")
         assert lbctl(host, "authority").out == "the authority is on h2, 10.0.0.9:7901\n"
     assert lbctl(second, "token", "create", "h3").out.startswith("lbd1-")
-    assert "it is on h2: run this there" in refused(lbctl(first, "token", "create", status=1))
+    said = refused(lbctl(first, "token", "create", status=1))
+    assert "the authority is on h2: run this there" in said
     lbctl(second, "revoke", "h1")
     old.learn(second.files.read_signed())
     assert old.is_revoked(old.identity), "it is a host like others now"
-    assert "is on h2 already" in refused(lbctl(second, "authority", "take", file, status=1))
+    assert "is already on h2" in refused(lbctl(second, "authority", "take", file, status=1))
 
 
 def test_where_its_host_has_another_address_all_hear_of_it(hosts):
@@ -140,7 +141,7 @@ def test_where_its_host_is_lost_a_backup_will_do_and_what_was_revoked_stays_so(
     (found,) = names_given(load(str(first.config)))
     assert (found.state, found.fix) == ("warn", f"rm -r {first.authority.root}")
     for words in (("token", "create"), ("revoke", "h2"), ("authority", "give", tmp_path / "c")):
-        assert "it is on h2: run this there" in refused(lbctl(first, *words, status=1))
+        assert "the authority is on h2: run this there" in refused(lbctl(first, *words, status=1))
     lbctl(second, "authority", "give", file)
     lbctl(first, "authority", "take", file)
     assert back.authority is not None
@@ -159,12 +160,12 @@ def test_a_copy_put_back_on_another_host_leaves_the_authority_where_it_is(
     if takes_first:
         lbctl(second, "authority", "take", file)
     said = lbctl(second, "restore", file)
-    assert said.out.startswith(f"restored from {file}, of h1, ")
+    assert said.out.startswith(f"restored from {file} (h1, ")
     assert said.out.splitlines()[0].endswith(": the cluster's settings")
     if takes_first:
-        assert f"the authority on h2 is kept, it is no older; the one in {file}" in said.err
+        assert f"the authority on h2 is kept: it is not older; the one in {file}" in said.err
     else:
-        assert "is on h1; if h1 is lost, `lbctl authority take` has it here" in said.err
+        assert "is on h1; if h1 is lost, run `lbctl authority take` here" in said.err
         assert not second.authority.exists()
         lbctl(second, "authority", "take", file)
     assert second.authority.ledger().home == "h2"
@@ -185,11 +186,11 @@ def test_what_is_refused_changes_nothing(hosts, lbctl, tmp_path):
     cut.write_bytes(file.read_bytes()[:-9000])
     before = {host: host.everything() for host in (second, late, alone)}
     for host, given, why in (
-        (second, foreign, "with another authority than this host's"),
-        (second, empty, "is no backup of lbctl's"),
+        (second, foreign, "whose authority is not this host's"),
+        (second, empty, "is not an lbctl backup"),
         (second, cut, "is no"),
         (second, tmp_path / "none", "No such file"),
-        (late, file, "late is revoked, or joined after this copy was taken"),
+        (late, file, "late is revoked, or joined after this copy was made"),
         (alone, file, "`lbctl join` first"),
     ):
         assert why in refused(lbctl(host, "authority", "take", given, status=1))
@@ -219,7 +220,7 @@ def test_nobody_else_says_where_it_is(hosts, tmp_path):
     other = Host(tmp_path / "o", "h1", "other")
     other.found()
     signed = sign(other.authority.credentials(), Revocations(9, {}, "evil 10.6.6.6:7901"))
-    with pytest.raises(PeerError, match="has not signed"):
+    with pytest.raises(PeerError, match="not signed"):
         second.tls().learn(signed)
     assert second.files.read_home()[0] == "h1"
 
@@ -231,7 +232,7 @@ def test_what_the_daemons_wrote_revokes_nobody(hosts, lbctl, tmp_path):
     second.files.revoked.write_bytes(b"00\n" + forged)
     before = second.everything()
     said = refused(lbctl(second, "authority", "take", tmp_path / "b.tar", status=1))
-    assert "has not signed" in said
+    assert "not signed" in said
     assert second.everything() == before
 
 

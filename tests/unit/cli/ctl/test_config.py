@@ -74,7 +74,7 @@ def test_names_of_resources_are_the_clusters(lbctl, file, daemon):
     assert lbctl("check").out.endswith("is valid\n")
     file.write_text(file.read_text() + "gqu = 1\n")
     assert 'no resource "gqu"' in lbctl("check", status=1).out
-    assert "as built in" in lbctl("set", "resources.gqu", "--unset").out
+    assert "back to the default" in lbctl("set", "resources.gqu", "--unset").out
 
 
 def test_the_list_of_hosts_is_shown_as_it_is_written(lbctl, file):
@@ -142,13 +142,13 @@ def test_the_same_value_as_for_all_hosts_is_not_overruled(lbctl, file, daemon):
 
 def test_a_setting_is_changed_and_taken_out(lbctl, file):
     before = file.read_text()
-    assert "in force when lbd starts here" in lbctl("set", "lim.port", "7905").out
+    assert "takes effect when lbd starts here" in lbctl("set", "lim.port", "7905").out
     assert load().lim.port == 7905
     assert file.read_text() == before + "\n[lim]\nport = 7905\n"
     lbctl("set", "lim.algorithm", "LOWEST")
     lbctl("set", "resources.gpu", "2")
     assert (load().lim.algorithm, load().resources.amounts) == ("LOWEST", (("gpu", 2),))
-    assert "as built in" in lbctl("set", "lim.port", "--unset").out
+    assert "back to the default" in lbctl("set", "lim.port", "--unset").out
     assert load().lim.port == 7901
 
 
@@ -156,21 +156,21 @@ def test_owners_rules_are_in_force_at_once(lbctl, file, daemon):
     lbm = daemon("lbm", reload={"ok": True})
     assert lbctl("set", "admission.slots", "2").out.endswith(": in force\n")
     assert [one["op"] for one in lbm.asked] == ["reload"]
-    assert "in force after `lbctl restart`" in lbctl("set", "lim.port", "7905").out
+    assert "takes effect after `lbctl restart`" in lbctl("set", "lim.port", "7905").out
 
 
 def test_what_lbctl_restart_does_not_bring_in_force_is_not_said_to_be(lbctl, daemon):
     daemon("lbm", reload={"ok": True})
     listener = lbctl("set", "metrics.listen", "127.0.0.1:9470").out
-    assert "in force once `lbd metrics` runs: lbd up, or systemctl enable" in listener
-    again = "in force after `lbctl restart` on the dispatcher's host"
+    assert "takes effect once `lbd metrics` runs: lbd up, or systemctl enable" in listener
+    again = "takes effect after `lbctl restart` on the dispatcher's host"
     assert lbctl("set", "dispatch.user_slots", "3").out.endswith(
         f"{again}; with --cluster at once, for all hosts\n"
     )
     assert lbctl("set", "dispatch.port", "7913").out.endswith(f"{again}\n")
     daemon("metrics", status={})
     later = lbctl("set", "metrics.listen", "127.0.0.1:9471").out
-    assert later.endswith("in force after `lbctl restart`\n")
+    assert later.endswith("takes effect after `lbctl restart`\n")
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_what_lbctl_restart_does_not_bring_in_force_is_not_said_to_be(lbctl, dae
         (("lim.port", "0"), "0 is out of range; allowed: 1 to 65535"),
         (("lim.prot", "1"), 'did you mean "port"?'),
         (("lime.port", "1"), "unknown section"),
-        (("port", "1"), "port: write section.key"),
+        (("port", "1"), "port: must be section.key"),
         (("lim.port",), "give a value, or --unset"),
-        (("lim.port", "1", "--unset"), "--unset: no value"),
+        (("lim.port", "1", "--unset"), "--unset takes no value"),
         (("lim.stale_after_s", "500"), "must not exceed"),
         (("users.map", "single:"), "is not known"),
     ],
@@ -210,7 +210,7 @@ def test_for_the_whole_cluster_it_is_saved_by_the_lim(lbctl, file, daemon):
     lim = daemon("lim", param=answer, algorithm={"ok": True, "algorithm": "LOWEST"})
     before = file.read_text()
     said = lbctl("set", "lim.min_gain", "0.5", "--cluster")
-    assert "on 2 of 2 hosts; it is saved, and holds after restarts" in said.err
+    assert "on 2 of 2 hosts; saved, so it survives restarts" in said.err
     lbctl("set", "lim.algorithm", "LOWEST", "--cluster")
     assert [(one["name"], one["save"]) for one in lim.asked] == [
         ("lim.min_gain", True), ("LOWEST", True),
@@ -254,18 +254,18 @@ def test_a_host_without_the_dispatcher_judges_by_what_is_set_for_all(lbctl, file
     lbctl("set", "dispatch.lease_s", "55", "--cluster")
 
 
-REVOKED = {"signed_by": "h2", "doubt": "h2, which has signed them, is revoked"}
+REVOKED = {"signed_by": "h2", "doubt": "h2, which signed them, is revoked"}
 
 
 @pytest.mark.parametrize(
     ("settings", "replaced", "says"),
     [
-        ({"signed_by": "h2"}, "h2", "signed by h2, which is to be replaced: h1 has signed them;"),
-        (REVOKED, "h4", "signed by h2, which is revoked: h1 has signed them;"),
-        ({**REVOKED, "signed_by": "h1"}, "", "signed with an old certificate: h1 has signed them;"),
+        ({"signed_by": "h2"}, "h2", "signed by h2, which must be replaced: now signed by h1;"),
+        (REVOKED, "h4", "signed by h2, which is revoked: now signed by h1;"),
+        ({**REVOKED, "signed_by": "h1"}, "", "signed with an old certificate: now signed by h1;"),
         ({"signed_by": "h2"}, "h4", ""),
         ({"signed_by": ""}, "", ""),
-        (REVOKED | {"refuses": True}, "h4", "hosts that join will not take them: h1 may not"),
+        (REVOKED | {"refuses": True}, "h4", "hosts that join will not accept them: h1 may not"),
     ],
 )
 def test_settings_that_no_newcomer_would_take_are_signed_again(

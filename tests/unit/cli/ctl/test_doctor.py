@@ -25,9 +25,9 @@ def peer(**changes):
 DOCTOR_FINDS = [
     ({}, {}, 0, "0 faults, "),
     ({"peers": [peer()]}, {}, 0, "reached in 1.0 ms"),
-    ({"peers": [peer(reachable=False, error="timeout")]}, {}, 1, "not reached: timeout"),
+    ({"peers": [peer(reachable=False, error="timeout")]}, {}, 1, "cannot be reached: timeout"),
     (
-        {"peers": [peer(reachable=False, error="h2: the certificate of h5 has ended")]},
+        {"peers": [peer(reachable=False, error="h2: the certificate of h5 has expired")]},
         {},
         1,
         "token create h5`",
@@ -40,13 +40,13 @@ DOCTOR_FINDS = [
         1,
         "fix: upgrade h2",
     ),
-    ({"peers": [peer(clock_skew_s=-7.0)]}, {}, 1, "its clock is -7.0 s from ours"),
+    ({"peers": [peer(clock_skew_s=-7.0)]}, {}, 1, "its clock is off from ours by -7.0 s"),
     ({"peers": [peer(algorithm="LOWEST")]}, {}, 1, "uses LOWEST, this host GLOBAL"),
     ({"version": "0.0.9"}, {}, 1, "restart the daemons"),
     ({"fds_open": 4000}, {}, 1, "4000 of 4096 in use"),
     ({"sampling_cost_core": 0.05}, {}, 0, "costs too much"),
     ({}, {"keeper": None}, 1, "no job can start here"),
-    ({}, {"containment": "session"}, 0, "held by session and subreaper"),
+    ({}, {"containment": "session"}, 0, "tracked only by session and subreaper"),
 ]
 
 
@@ -64,7 +64,7 @@ def test_doctor_names_each_fault(daemon, capsys, lim, lbm, code, says):
     ("peers", "h2", "found"),
     [
         ([peer(reachable=False)], {"why_down": "was stopped"}, ("peer h2", "warn", "lbctl forget")),
-        ([peer(reachable=False)], {"why_down": "silent"}, ("peer h2", "fault", "switch h2 on")),
+        ([peer(reachable=False)], {"why_down": "silent"}, ("peer h2", "fault", "if h2 is up")),
         ([peer()], {"age_s": 40.0}, ("incoming", "fault", "7901 and 7902 of this host")),
         ([peer()], {"age_s": None}, None),  # it has never been heard: we are new
         ([peer()], {"age_s": 1.0, "state": "up"}, None),
@@ -95,16 +95,16 @@ AGAIN = "lbctl config set dispatch.mode '\"tags\"' --cluster"
 @pytest.mark.parametrize(
     ("settings", "only", "state", "says", "fix"),
     [
-        ({"saved": SAVED, "signs": True}, "", "warn", "2 settings for all hosts, and no", AGAIN),
-        ({"saved": SAVED, "signs": True}, "h9", "fault", "takes them of another", "on h9, which"),
+        ({"saved": SAVED, "signs": True}, "", "warn", "2 settings for all hosts, not", AGAIN),
+        ({"saved": SAVED, "signs": True}, "h9", "fault", "do not accept them", "on h9, which"),
         ({"saved": {"dispatch.host": '"h1"'}, "signs": True}, "", "warn", "1 setting for", "h1"),
         ({"saved": SAVED, "signs": True, "signed_by": "h2"}, "h9", "ok", "signed by h2", ""),
         (
             {"saved": SAVED, "signs": True, "signed_by": "h2", "doubt": "h2 is revoked"},
             "",
             "warn",
-            "2 settings for all, and hosts that join do not take them: h2 is",
-            "make a token",
+            "2 settings for all hosts, but hosts that join reject them: h2 is",
+            "create a token",
         ),
         ({"saved": SAVED, "signs": False}, "", None, "", ""),
         ({"saved": {}, "signs": True}, "h9", None, "", ""),

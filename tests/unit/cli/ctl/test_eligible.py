@@ -58,7 +58,7 @@ def test_all_for_people(daemon, capsys):
 def test_nothing_known_is_said(daemon, capsys):
     daemon("lbm", eligible={**ALL, "commands": []})
     assert lbctl.main(["eligible"]) == 0
-    assert capsys.readouterr().out.endswith("no command of yours has been measured yet\n")
+    assert capsys.readouterr().out.endswith("none of your commands has been measured yet\n")
 
 
 def test_for_scripts(daemon, capsys):

@@ -72,7 +72,7 @@ def test_what_advice_says_to_put_into_lbd_toml_is_all_that_the_rule_needs(rule, 
 def test_too_few_interruptions_are_counted(capsys):
     now_s = time.time()
     assert owner_results(Interrupted(now_s, 3), now_s - 60.0) == []
-    few = "only 3, too few for advice (10 are needed)"
+    few = "only 3, too few for advice (10 needed)"
     assert capsys.readouterr().err == f"lbctl: commands interrupted by owners: {few}\n"
     assert owner_results(Interrupted(now_s, 3), now_s + 60.0) == []
     assert owner_results(Interrupted(now_s, 10), now_s - 60.0) != []
@@ -96,4 +96,4 @@ class Interrupted:
 
 def test_advice_says_when_nothing_is_better():
     found = results([Interruption(0.0, 1000.0, 10.0, 0.0)] * 20)
-    assert owner_lines(found)[-1] == "no other rule for owners would clearly have been better"
+    assert owner_lines(found)[-1] == "no other rule for owners was clearly better"

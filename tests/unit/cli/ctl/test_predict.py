@@ -14,15 +14,15 @@ from lbd.console.output import Page, Paint
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("-n", "4-2"), "4-2: the range runs backwards"),
+        (("-n", "4-2"), "4-2: the range is backwards"),
         (("-n", "3-3"), "3-3: the range is a single number; write 3"),
         (("-n", "0"), "'0' is neither a number of slots nor a range"),
         (("--speedup", "0.5"), "A must be 1 or more"),
         (("--speedup", "4,-1"), "must be 0 or more"),
         (("--work", "-1"), "is not a"),
         (("--need", "gpu=0"), "'gpu=0': an amount must be above 0"),
-        (("--need", "memory=1G"), "memory is asked for by --mem"),
-        (("--mem", "16"), "16 bytes? give a unit, such as 16G"),
+        (("--need", "memory=1G"), "memory is requested with --mem"),
+        (("--mem", "16"), "16 bytes? add a unit, such as 16G"),
         (("--mem", "0"), "must be above 0"),
         (("--feature", "a", "--not-feature", "a"), "--feature a contradicts --not-feature a"),
     ],
@@ -60,7 +60,7 @@ def test_no_slope_is_shown_before_anything_was_compared(capsys):
     assert calibration(Dispatcher(42, None), Namespace(json=False)) == 0  # none waited a second
     out, err = capsys.readouterr()
     assert out == "42 ended jobs had a prediction when submitted\n"
-    assert err.startswith("lbctl: nothing to compare: all waits, or all predictions, are alike")
+    assert err.startswith("lbctl: nothing to compare: all waits, or all predictions, are the same")
     assert err.count("\n") == 1
     assert calibration(Dispatcher(12, 0.5), Namespace(json=False)) == 0
     assert "slope 1.00" in capsys.readouterr().out
@@ -71,7 +71,7 @@ def test_forecasts_that_never_come_true_say_so(capsys):
         judged = Dispatcher(jobs, 0.5)
         judged.known["cc_corrected"] = corrected
         assert calibration(judged, Namespace(json=False)) == 0
-        assert ("have not come true" in capsys.readouterr().out) == is_said
+        assert ("have not been accurate" in capsys.readouterr().out) == is_said
 
 
 def test_a_forecast_has_two_digits_and_is_a_guess_or_about():
@@ -91,17 +91,17 @@ FROM = "from how long 212 earlier jobs held their slots"
 @pytest.mark.parametrize(
     ("how", "lines"),
     [
-        (FROM, [f"predicted {FROM}", "corrected by how the predictions for 30 jobs turned out"]),
+        (FROM, [f"predicted {FROM}", "corrected by the outcome of 30 earlier predictions"]),
         ("slots are free", ["slots are free"]),
         (
             f"slots are free; more than 4: {FROM}",
             [
                 f"slots are free; more than 4: {FROM}",
-                "corrected by how the predictions for 30 jobs turned out",
+                "corrected by the outcome of 30 earlier predictions",
             ],
         ),
-        ("no estimate before 5 jobs have ended", ["no estimate before 5 jobs have ended"]),
-        ("", ["there is nothing to predict from"]),
+        ("no estimate until 5 jobs have ended", ["no estimate until 5 jobs have ended"]),
+        ("", ["there is no data to predict from"]),
     ],
 )
 def test_how_it_is_predicted_is_a_sentence(how, lines):

@@ -66,7 +66,7 @@ def test_why_the_dispatcher_here_cannot_begin_is_said_at_once(
     lim.answers["share"] = starts_it
     assert main(["queue", "enable", "h1"]) == 1
     said = capsys.readouterr().err
-    assert said == f"lbctl: the queue is to be on h1, but its dispatcher cannot begin: {why}\n"
+    assert said == f"lbctl: the queue is assigned to h1, but its dispatcher cannot start: {why}\n"
 
 
 def test_where_it_is(cluster, capsys):
@@ -91,7 +91,7 @@ def test_a_dispatcher_that_is_silent_is_named_and_not_the_lbm_that_waits_for_it(
     assert main(["queue", "enable", "h2"]) == 1
     said = capsys.readouterr().err
     assert said.startswith(
-        "lbctl: no dispatcher on h1 answered within 2 s; what waits there is not"
+        "lbctl: no dispatcher on h1 answered within 2 s; jobs may be waiting there"
     )
 
 
@@ -112,7 +112,7 @@ def test_who_may_not_place_it_is_told_so_and_not_what_administrators_would_do(
     assert main(["queue", *words]) == 1
     said = capsys.readouterr().err
     assert "only administrators may" in said
-    assert "jobs are in the queue" not in said
+    assert "the queue has jobs" not in said
 
 
 def test_enabled_once_its_dispatcher_answers(cluster, capsys):
@@ -125,7 +125,7 @@ def test_enabled_once_its_dispatcher_answers(cluster, capsys):
 def test_a_dispatcher_that_does_not_come_is_said(cluster, capsys):
     lim = cluster({})
     assert main(["queue", "enable", "h1"]) == 1
-    assert "no dispatcher has answered" in capsys.readouterr().err
+    assert "no dispatcher answered" in capsys.readouterr().err
     assert shared(lim) == [placed("h1")]  # it may be there yet
 
 
@@ -134,8 +134,8 @@ def test_refused_while_jobs_are_there(cluster, capsys, words):
     lim = cluster(HERE, now(1, 1))
     assert main(["queue", *words]) == 1
     said = capsys.readouterr().err
-    assert "jobs are in the queue: 1 queued, 1 running" in said
-    waits = "--drain` waits for them, for those that are held until somebody releases or kills"
+    assert "the queue has jobs: 1 queued, 1 running" in said
+    waits = "--drain` waits for them (held jobs must be released or"
     assert (waits in said) is (words[0] == "disable")
     assert shared(lim) == []
 
@@ -144,7 +144,7 @@ def test_refused_while_jobs_are_there(cluster, capsys, words):
 def test_refused_while_nobody_knows_of_jobs(cluster, capsys, words):
     lim = cluster(HERE)
     assert main(["queue", *words]) == 1
-    assert "what waits there is not known: --force" in capsys.readouterr().err
+    assert "jobs may be waiting there: --force" in capsys.readouterr().err
     assert shared(lim) == []
     assert main(["queue", "disable", "--force"]) == 0
     assert shared(lim) == [placed("")]
@@ -170,14 +170,14 @@ def test_where_its_ledger_stays(cluster, capsys, tmp_path, words):
 def test_open_again_where_it_does_not_close(cluster, capsys):
     lim = cluster(HERE, now())
     assert main(["queue", "disable"]) == 1
-    assert "does not close" in capsys.readouterr().err
+    assert "did not close" in capsys.readouterr().err
     assert shared(lim) == [{"dispatch.closed": True}, {"dispatch.closed": None}]
 
 
 def test_open_again_after_the_time_for_the_drain(cluster, capsys):
     lim = cluster(HERE, now(queued=1, closed=True))
     assert main(["queue", "disable", "--drain", "--timeout", "0.05"]) == 1
-    assert "1 queued, 0 running; the queue goes on" in capsys.readouterr().err
+    assert "1 queued, 0 running; the queue stays open" in capsys.readouterr().err
     assert shared(lim)[-1] == {"dispatch.closed": None}
 
 

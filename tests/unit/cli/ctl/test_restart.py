@@ -64,7 +64,7 @@ def test_a_dispatcher_that_is_to_run_here_no_more_ends_and_the_others_follow(dae
             file.write(str(old.pid))
         assert lbctl.main(["restart", "dispatcher"]) == 0
         reaping.join()
-    assert capsys.readouterr().out == "dispatcher has ended: the queue is not on this host now\n"
+    assert capsys.readouterr().out == "dispatcher has ended: the queue is not on this host\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the authority is root's")

@@ -45,9 +45,12 @@ def test_only_what_a_host_left_out_is_said_to_be(two_hosts, capsys):
     out = capsys.readouterr().out
     commands, users, hosts = (out.index(f"\n{title}\n") for title in ("COMMANDS", "USERS", "HOSTS"))
     assert "… 88 more (--json)" in out[commands:users]
-    assert "without 62 jobs of other commands: a host reports its 100" in out[commands:users]
+    assert (
+        "62 jobs of other commands are not included: each host reports only its 100"
+        in out[commands:users]
+    )
     assert out[users:hosts].split("\n")[3:] == [""]
-    note = "3 jobs ended before a host began them: cancelled while waiting, or refused"
+    note = "3 jobs ended before starting: cancelled while waiting, or refused"
     assert out[hosts:].splitlines()[-1] == note
     assert "without" not in out[hosts:]
 
@@ -64,7 +67,7 @@ def test_the_figures_of_one_user(daemon, capsys):
     assert lbctl.main(["stats", "--user", "ann"]) == 0
     assert capsys.readouterr().out.startswith("jobs of ann that ended within ")
     assert lbctl.main(["stats", "--user", "bob"]) == 1
-    said = "lbctl: --user bob: only administrators see others' jobs\n"
+    said = "lbctl: --user bob: only administrators can see other users' jobs\n"
     assert capsys.readouterr() == ("", said)
 
 

@@ -41,7 +41,7 @@ def test_a_host_may_ask_its_own_authority_again(authority, tmp_path):
     files = member(authority, tmp_path / "h2", "h2")
     authority.revoke("h2")
     with pytest.raises(
-        ConfigError, match=r"joined already, as h2, .*to leave that cluster, remove"
+        ConfigError, match=r"already joined, as h2, .*to leave that cluster, remove"
     ):
         refuse_if_joined(files)
     assert is_for_member(authority.new_token("h2", 60.0, NOW_S), files, "h2")
@@ -69,7 +69,7 @@ def test_what_has_not_joined_or_is_damaged_is_no_member(authority, tmp_path):
 
 def test_the_authoritys_own_host_is_told_how_to_change_its_address(authority, tmp_path):
     files = member(authority, tmp_path / "h1", "h1")
-    with pytest.raises(ConfigError, match=r"config set host\.address .* to begin again, remove"):
+    with pytest.raises(ConfigError, match=r"config set host\.address .* to start over, remove"):
         refuse_if_joined(files)
 
 
@@ -81,7 +81,7 @@ def test_an_address_of_another_machine_is_refused_before_anything_is_made(
     token = authority.new_token("h2", 60.0, NOW_S).text()
     words = [verb, "--config", str(file), "--name", "h2", "--address", "192.0.2.7"]
     assert main([*words, *(["127.0.0.1:1", token] if verb == "join" else [])]) == 2
-    assert "--address: 192.0.2.7 is no address of this machine" in capsys.readouterr().err
+    assert "--address: 192.0.2.7 is not an address of this machine" in capsys.readouterr().err
     assert not file.exists()
 
 
@@ -90,7 +90,7 @@ def test_a_files_address_of_another_machine_is_named_with_its_setting(tmp_path, 
     file.write_text(f'[host]\naddress = "192.0.2.7"\nstate_dir = "{tmp_path}"\n')
     assert main(["init", "--config", str(file)]) == 2
     said = capsys.readouterr().err
-    assert "host.address 192.0.2.7 is no address of this machine" in said
+    assert "host.address 192.0.2.7 is not an address of this machine" in said
     assert "`lbctl config set host.address ADDRESS`" in said
 
 
@@ -113,7 +113,7 @@ def test_who_is_not_root_is_told_that_the_cluster_is_private(monkeypatch, tmp_pa
     own = OwnConfig(config, tmp_path / "lbd.toml", True, {})
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     remarks(own, None)
-    assert "for your processes alone" in capsys.readouterr().err
+    assert "serves only your own processes" in capsys.readouterr().err
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     remarks(own, None)
     assert capsys.readouterr().err == ""

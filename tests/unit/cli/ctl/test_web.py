@@ -28,4 +28,4 @@ def test_where_nothing_listens_no_page_runs(daemon, monkeypatch, capsys):
     for said in ("", "127.0.0.1:1 (Stream)", "/run/x.sock (Stream)"):
         monkeypatch.setattr(web, "WHERE", ("echo", said))
         assert main(["web", "login"]) == 1
-        assert "no status page runs here; `lbd web` starts one" in capsys.readouterr().err
+        assert "no status page is running here; start one with `lbd web`" in capsys.readouterr().err

@@ -26,9 +26,9 @@ def test_stores_that_there_are(store):
 @pytest.mark.parametrize(
     ("dispatch", "says"),
     [
-        ({"store": "mysql://db/lbd"}, "write sqlite:///path/of/the/file or postgresql://"),
-        ({"store": "sqlite://relative"}, "write sqlite:///path/of/the/file"),
-        ({"store": "nothing"}, "write sqlite:///path/of/the/file"),
+        ({"store": "mysql://db/lbd"}, "must be sqlite:///path/of/the/file or postgresql://"),
+        ({"store": "sqlite://relative"}, "must be sqlite:///path/of/the/file"),
+        ({"store": "nothing"}, "must be sqlite:///path/of/the/file"),
         ({"standby": ("h2",)}, "only with dispatch.store = .postgresql"),
     ],
 )

@@ -49,11 +49,11 @@ def test_daemons_are_root_only_where_that_is_written(tmp_path, monkeypatch):
         daemons_account(config_of(tmp_path, "missing"))
     assert daemons_account(config_of(tmp_path, "root")) is None
     refuse_root(config_of(tmp_path, "root"), "lim")
-    with pytest.raises(ConfigError, match="not as root; start it by `lbd up`"):
+    with pytest.raises(ConfigError, match="not as root; start it with `lbd up`"):
         refuse_root(config_of(tmp_path, "nobody"), "lim")
     root_again = LocalUser("toor", 0, 0)
     monkeypatch.setattr("lbd.cli.daemons.privilege.find_account", lambda _: root_again)
-    with pytest.raises(ConfigError, match='toor is root; write "root"'):
+    with pytest.raises(ConfigError, match='toor is root; use "root"'):
         daemons_account(config_of(tmp_path, "toor"))
 
 
@@ -85,7 +85,7 @@ def test_a_directory_of_another_user_is_not_taken_over(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     os.chown(run, 2001, 2001)
-    with pytest.raises(ConfigError, match=r"host\.runtime_dir .* belongs to user 2001"):
+    with pytest.raises(ConfigError, match=r"host\.runtime_dir .* is owned by user 2001"):
         hand_over(config_of(tmp_path), NOBODY)
     assert run.stat().st_uid == 2001
 
@@ -101,14 +101,14 @@ def test_the_place_for_files_is_there_before_another_user_makes_it(tmp_path, mon
     assert make_workdir_root(config, NOBODY) == ""
     assert (shared / "kept").exists()
     os.chown(shared, 2001, 2001)
-    assert f"{shared} was user 2001's" in make_workdir_root(config, NOBODY)
+    assert f"{shared} belonged to user 2001" in make_workdir_root(config, NOBODY)
     assert shared.stat().st_uid == NOBODY.uid
     assert not (shared / "kept").exists()
     assert len(list(tmp_path.glob("lbd-stage.of-user-2001.*/kept"))) == 1
     shared.rmdir()
     shared.symlink_to(tmp_path)
     os.lchown(shared, 2001, 2001)
-    assert f"{shared} was user 2001's" in make_workdir_root(config, NOBODY)
+    assert f"{shared} belonged to user 2001" in make_workdir_root(config, NOBODY)
     assert shared.stat(follow_symlinks=False).st_uid == NOBODY.uid
     named = replace(config, stage=StageConfig(root=str(tmp_path / "named")))
     (tmp_path / "named").mkdir()

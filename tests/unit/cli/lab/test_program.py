@@ -29,7 +29,7 @@ def own_signals():
         (["up", "--algorithm", "GLOBUL"], 2, 'did you mean "GLOBAL"'),
         (["up", "--set", "lim.prot=1"], 2, 'did you mean "port"'),
         (["up", "--set", "lim"], 2, "section.key=value"),
-        (["up", "--set", "host.name=x"], 2, "its own"),
+        (["up", "--set", "host.name=x"], 2, "for each host"),
         (["up", "--mode", "fsfc"], 2, "fcfs"),
         (["up", "--store", "mysql://x"], 2, "sqlite:///a/file"),
         (["upp"], 2, "invalid choice"),
@@ -107,13 +107,13 @@ def test_where_a_shell_acts_from_a_lab_its_commands_need_no_directory(made, monk
 
 
 def test_from_inside_a_host_a_lab_is_not_steered(made, monkeypatch, capsys):
-    """Its processes cannot be seen from there: `down` would remove the record of what runs."""
+    """Its processes cannot be accessed from there: `down` would remove the record of what runs."""
     root = made("here")
     monkeypatch.setenv("LBD_CONFIG", str(root / "h1/lbd.toml"))
     monkeypatch.setenv(INSIDE, str(root))
     assert main.main(["lab", "down"]) == 1
     assert capsys.readouterr().err == (
-        f"lbd lab: this is inside a host of the lab in {root}: leave it first (exit)\n"
+        f"lbd lab: this shell is inside a host of the lab in {root}: leave it first (exit)\n"
     )
     assert record.load(root) is not None
 

@@ -158,8 +158,8 @@ def test_cutoffs_for_the_sizes_of_a_trace_or_for_those_fitted_to_it(capsys, tmp_
         (["--mode", "fifo"], 2, "'fifo' is no mode"),
         (["--mode", "tags", "--hosts", "1"], 1, "at least two tiers"),
         (["--mode", "sita-e", "--hosts", "1"], 1, "at least two tiers"),
-        (["--mode", "tags", "--cutoffs", "5,4"], 2, "must rise"),
-        (["--mode", "tags", "--cutoffs", "5,x"], 2, "no number"),
+        (["--mode", "tags", "--cutoffs", "5,4"], 2, "must increase"),
+        (["--mode", "tags", "--cutoffs", "5,x"], 2, "not a number"),
         (["--mode", "tags", "--cutoffs", "0"], 2, "above 0"),
         (["--cutoffs", "5,6"], 2, "2 tiers, with 1 cutoffs between, not 2"),
         (["--mode", "fcfs", "--cutoffs", "5"], 2, "for tags only"),
@@ -169,9 +169,9 @@ def test_cutoffs_for_the_sizes_of_a_trace_or_for_those_fitted_to_it(capsys, tmp_
         (["--load", "1"], 2, "below 1"),
         (["--load", "-1"], 2, "above 0"),
         (["--alpha", "0.001"], 2, "too small"),
-        (["--hosts", "0"], 2, "no whole number"),
+        (["--hosts", "0"], 2, "not a whole number"),
         (["--hosts", "2000000"], 2, "allowed 1 to 1000000"),
-        (["--jobs", "1e3"], 2, "no whole number"),
+        (["--jobs", "1e3"], 2, "not a whole number"),
         (["--jobs", "5000001"], 2, "allowed 1 to 5000000"),
         (["--limit", "5"], 2, "goes with --trace"),
         (["--scale-load", "0.5"], 2, "goes with --trace"),
@@ -195,7 +195,7 @@ def test_a_broken_trace_says_where(capsys, tmp_path):
     with open(path, "a") as file:
         file.write("1 2 3\n")
     assert sim("--trace", path, "--mode", "fcfs") == 2
-    said = f"lbd sim: {path}:4: 3 fields instead of 18; --skip-broken passes over such lines\n"
+    said = f"lbd sim: {path}:4: 3 fields instead of 18; use --skip-broken to skip such lines\n"
     assert capsys.readouterr() == ("", said)
     found, err = answer(capsys, "--trace", path, "--mode", "fcfs", "--skip-broken")
     assert (found["jobs"], found["broken"]) == (2, 1)

@@ -98,7 +98,7 @@ def test_the_jobs_of_a_trace(capsys, tmp_path):
         ([(0, 5, 1), (0, 6, 2)], [], "came at once"),
         ([(0, 5, 1), (0, 6, 2)], ["--scale-load", "0.5"], "came at once"),
         ([(0, 5, 1), (9, 6, 2)], ["--scale-load", "101"], "allowed up to 100"),
-        ([(0, 5, 1), (9, 6, "x")], [], ":3: field 5 is no number: 'x'; --skip-broken"),
+        ([(0, 5, 1), (9, 6, "x")], [], ":3: field 5 is no number: 'x'; use --skip-broken"),
         ([(0, -1, 1)], [], "no job with a positive run time"),
         ([(0, 5, 1), (9, 6, 2)], ["--load", "0.5"], "--trace and --load exclude each other"),
     ],

@@ -50,8 +50,8 @@ def test_without_a_benefactor(capsys):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ([*SPEEDUP, "8-4"], "8-4: a range must rise"),
-        ([*SPEEDUP, "0"], "'0' is no whole number from 1 on"),
+        ([*SPEEDUP, "8-4"], "8-4: a range must increase"),
+        ([*SPEEDUP, "0"], "'0' is not a whole number above 0"),
         ([*SPEEDUP, "1-100000"], "more than 10000 values"),
         ([*SPEEDUP, "1", "--variance", "-1"], "-1: must be 0 or more"),
         ([*SPEEDUP, "1", "--parallelism", "0.5"], "average parallelism 0.5: must be 1 or more"),

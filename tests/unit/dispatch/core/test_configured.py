@@ -28,11 +28,11 @@ def test_cutoffs_are_given_or_to_be_solved(mode):
 @pytest.mark.parametrize(
     ("tags", "said"),
     [
-        ({"cutoffs_s": (2.0, 1.0)}, "needs cutoffs above 0 that rise: 2, 1"),
+        ({"cutoffs_s": (2.0, 1.0)}, "needs increasing cutoffs above 0: 2, 1"),
         ({"cutoffs_s": (0.0, 1.0)}, "above 0"),
         ({"tiers": ("h1:1", "h2:1")}, "needs at least two tiers"),
-        ({"tiers": ("h1:0",)}, "write a host and its tiers, like h1:1,2"),
-        ({"tiers": ("h1",)}, "write a host and its tiers, like h1:1,2"),
+        ({"tiers": ("h1:0",)}, "must be a host and its tiers, like h1:1,2"),
+        ({"tiers": ("h1",)}, "must be a host and its tiers, like h1:1,2"),
     ],
 )
 def test_tiers_that_cannot_be(tags, said):

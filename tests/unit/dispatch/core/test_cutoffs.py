@@ -45,7 +45,7 @@ def verdict(mode="tags", layouts=LAYOUTS, terms=SLOWDOWN, in_force=(), **more):
 def test_few_jobs_settle_nothing():
     found = verdict(count=199, in_force=(1.0,))
     assert (found.cutoffs_s, found.changed) == ((1.0,), False)
-    assert found.reason == "199 jobs on record; it takes 200 (tags.solve_jobs)"
+    assert found.reason == "199 jobs on record; 200 are needed (tags.solve_jobs)"
 
 
 def test_the_first_cutoffs_come_from_the_fit():
@@ -207,8 +207,8 @@ def test_jobs_that_ended_by_themselves_or_were_ended_are_as_cause_says(cause):
 def test_where_hosts_make_no_two_tiers_nothing_changes():
     found = verdict(layouts={}, in_force=(1.0,))
     assert (found.cutoffs_s, found.changed) == ((1.0,), False)
-    assert found.reason == "too few hosts for two tiers just now"
-    assert described(found) == "cutoffs 1 s: too few hosts for two tiers just now"
+    assert found.reason == "too few hosts for two tiers at present"
+    assert described(found) == "cutoffs 1 s: too few hosts for two tiers at present"
 
 
 def test_the_load_is_that_of_all_hosts_also_where_not_all_make_a_tier():

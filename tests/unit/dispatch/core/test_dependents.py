@@ -35,7 +35,7 @@ def test_conditions_are_read_as_they_were_written():
     )
     assert conditions_of("task:20-24:1-9:2", 5) == (Condition(OK, 22, 22, "20_5"),)
     assert conditions_of("", 3) == ()
-    with pytest.raises(ValueError, match="this is none"):
+    with pytest.raises(ValueError, match="this is not a task"):
         conditions_of("task:20-24:1-9:2", None)
 
 

@@ -230,8 +230,8 @@ def test_a_range_is_widened_to_the_tasks_of_arrays_alone():
 
 def test_what_is_wrong_with_several_is_said_once():
     problems = [("1", "job 1 has ended"), ("2", "job 2 has ended"), ("3", "job 3 is held")]
-    assert in_few_lines(problems) == ["job 1 has ended; 1 more likewise", "job 3 is held"]
-    assert in_few_lines([*problems, ("4", "job 4 has ended")])[0].endswith("; 2 more likewise")
+    assert in_few_lines(problems) == ["job 1 has ended; and 1 more", "job 3 is held"]
+    assert in_few_lines([*problems, ("4", "job 4 has ended")])[0].endswith("; and 2 more")
 
 
 @pytest.mark.parametrize("most", [0.5, 1.0, 90.0])
@@ -480,7 +480,7 @@ def test_nobody_passes_a_head_beyond_the_limit_of_a_name():
 
 @pytest.mark.parametrize("text", ["x:٣", "x:0", "x", ":3", "x:2147483648", "x:-1"])
 def test_limits_of_names_that_cannot_be_read(text):
-    with pytest.raises(ValueError, match="write a name and how many at once"):
+    with pytest.raises(ValueError, match="must be a name and the number to run at once"):
         read_name_limits([text])
     assert read_name_limits(["a:b:2147483647"]) == (("a:b", 2147483647),)
 

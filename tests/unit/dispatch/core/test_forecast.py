@@ -37,9 +37,7 @@ def test_the_head_waits_for_the_next_end_and_others_for_those_before_them_as_wel
     assert predicted(table, forecast, "c").wait_s == pytest.approx(2.0, rel=0.05)
     third = predicted(table, forecast, "f")
     assert third.wait_s == pytest.approx(2.0 + 3 * 10 / 2, rel=0.05)
-    assert third.how == (
-        "from 5 ended jobs, 10 slot-seconds each on average; 3 ahead of it on 2 slots"
-    )
+    assert third.how == ("from 5 ended jobs, 10 slot-seconds on average; 3 ahead of it on 2 slots")
 
 
 def test_what_is_ahead_of_a_job_is_as_for_one_that_comes_behind_it():
@@ -74,8 +72,8 @@ def test_what_cannot_be_told_is_said():
     table.arrive("b", user="bob")
     table.arrive("c", user="cid")
     table.arrive("d", user="dan")
-    assert predicted(table, forecast, "d").how == "no estimate before 5 jobs have ended"
-    assert forecast.of_another(3, 0.0).how == "no host that takes jobs now has 3 slots"
+    assert predicted(table, forecast, "d").how == "no estimate until 5 jobs have ended"
+    assert forecast.of_another(3, 0.0).how == "no host that accepts jobs now has 3 slots"
 
 
 def test_a_job_that_came_now():
@@ -199,7 +197,7 @@ def test_what_stands_before_one_that_comes_now():
     assert small.ahead_slots == 2 + 3
     table.gone("h1")
     nowhere, how = forecast.situation(job, Correction(), 3.0)
-    assert (nowhere.rooms, how) == ((), "no host that takes jobs now has 2 slots")
+    assert (nowhere.rooms, how) == ((), "no host that accepts jobs now has 2 slots")
 
 
 def test_what_was_reckoned_is_reckoned_again_once_it_is_forgotten():

@@ -34,15 +34,15 @@ def test_what_is_meant(texts, ranges, user):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("5-2", "'5-2': the range runs backwards"),
-        ("0", "'0' names no queued job"),
-        ("h1-3", "'h1-3' names no queued job"),
-        ("1-", "'1-' names no queued job"),
-        ("-1", "'-1' names no queued job"),
-        ("٣", "'٣' names no queued job"),
-        ("9" * 30, "names no queued job"),
-        ("9" * 5000, "names no queued job"),  # int() takes no more than 4300 digits
-        ("", "'' names no queued job"),
+        ("5-2", "'5-2': the range is backwards"),
+        ("0", "'0' is not a queued job's id"),
+        ("h1-3", "'h1-3' is not a queued job's id"),
+        ("1-", "'1-' is not a queued job's id"),
+        ("-1", "'-1' is not a queued job's id"),
+        ("٣", "'٣' is not a queued job's id"),
+        ("9" * 30, "is not a queued job's id"),
+        ("9" * 5000, "is not a queued job's id"),  # int() takes no more than 4300 digits
+        ("", "'' is not a queued job's id"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(text, line):
@@ -51,7 +51,7 @@ def test_what_makes_no_sense_is_one_line(text, line):
 
 
 def test_the_last_job_of_somebody_who_has_none():
-    with pytest.raises(ConfigError, match="ann has submitted no job"):
+    with pytest.raises(ConfigError, match="ann has not submitted any job"):
         read_selectors(["last"], "ann", None)
 
 
@@ -83,14 +83,14 @@ def test_tasks_are_named_by_array_and_index():
     [
         ("12_301", "array 12 has no task 301; its indexes are 1-300"),
         ("400_5", "array 400 has no task 5; its indexes are 0,10-30:10"),
-        ("9_1", "job 9 is no array, so it has no task 1"),
+        ("9_1", "job 9 is not an array, so it has no task 1"),
         (
             "500_1",
             "array 500: indexes: write like 1-10, 0-100:10 or 1,3,7-9, with %N for N at once",
         ),
         ("13_1", "no job 13_1 in the queue's ledger"),
         ("15_1", "no job 15_1 in the queue's ledger"),  # a number, but no id
-        ("12_1-900000:2", "more than 100000 jobs named at once; name ranges of them"),
+        ("12_1-900000:2", "more than 100000 jobs named at once; use ranges"),
     ],
 )
 def test_a_task_that_is_not_there_is_one_line(text, line):
@@ -103,7 +103,7 @@ def test_a_task_that_is_not_there_is_one_line(text, line):
     "text", ["12_", "12_[]", "_3", "12_5-3", "12_1,1", "12_1%2", "12_h1", "x_1"]
 )
 def test_tasks_that_make_no_sense_are_one_line(text):
-    with pytest.raises(ConfigError, match="names no "):
+    with pytest.raises(ConfigError, match="is not a "):
         read_selectors([text], "ann", None)
 
 
@@ -123,13 +123,13 @@ def test_ids_of_the_queue_are_told_from_those_of_hosts():
 def test_the_same_trouble_of_many_jobs_is_one_line():
     problems = [
         ("7", "job 7 is not held"),
-        ("8", "job 8 runs already; only a pending one can be held"),
+        ("8", "job 8 is already running; only pending jobs can be held"),
         ("12_9", "job 12_9 is not held"),
         ("77", "job 77 is not held"),
     ]
     assert in_few_lines(problems) == [
-        "job 7 is not held; 2 more likewise",
-        "job 8 runs already; only a pending one can be held",
+        "job 7 is not held; and 2 more",
+        "job 8 is already running; only pending jobs can be held",
     ]
     assert in_few_lines([]) == []
 
@@ -144,10 +144,10 @@ def test_no_job_has_a_number_that_no_ledger_holds():
     largest = (1 << 63) - 1
     assert read_range(f"{largest}") == (largest, largest)
     for text in (f"{largest + 1}", "0", "9" * 20, "\u00b2"):
-        with pytest.raises(ConfigError, match="names no queued job"):
+        with pytest.raises(ConfigError, match="is not a queued job's id"):
             read_range(text)
 
 
 def test_what_many_have_in_common_is_one_line():
     problems = [(n, f"job {n} has ended") for n in (3, 4, 5)] + [(6, "job 6 is bob's")]
-    assert in_few_lines(problems) == ["job 3 has ended; 2 more likewise", "job 6 is bob's"]
+    assert in_few_lines(problems) == ["job 3 has ended; and 2 more", "job 6 is bob's"]

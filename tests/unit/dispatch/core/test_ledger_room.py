@@ -27,9 +27,7 @@ def test_a_user_leaves_as_much_as_they_have():
     left = size - first
     second = filled(room, "ann", "h2", (left, size))
     assert second == pytest.approx(first / 2, abs=2 * MIB)
-    assert "the jobs of eve on record take 475" in room.why_not(
-        "eve", "h3", MIB, LIMIT, Disk(left - second, size)
-    )
+    assert "eve's jobs take 475" in room.why_not("eve", "h3", MIB, LIMIT, Disk(left - second, size))
 
 
 def test_the_users_of_one_host_leave_a_quarter():
@@ -38,7 +36,7 @@ def test_the_users_of_one_host_leave_a_quarter():
     for number in range(50):
         free -= filled(room, f"u{number}", "h1", (free, size))
     assert size - free == pytest.approx(0.75 * 0.95 * size, abs=5 * MIB)
-    assert "the jobs of h1 on record" in room.why_not("new", "h1", MIB, LIMIT, Disk(free, size))
+    assert "h1's jobs take" in room.why_not("new", "h1", MIB, LIMIT, Disk(free, size))
     assert not room.why_not("new", "h2", MIB, LIMIT, Disk(free, size))
 
 
@@ -51,7 +49,7 @@ def test_the_last_of_the_disk_is_for_the_jobs_that_are_there():
 def test_where_nothing_is_known_of_the_disk_the_limit_alone_counts():
     room = LedgerRoom()
     assert not room.why_not("ann", "h1", 5 * MIB, 10 * MIB, None)
-    assert "on record take 0 " in room.why_not("ann", "h1", 6 * MIB, 10 * MIB, None)
+    assert "jobs take 0 " in room.why_not("ann", "h1", 6 * MIB, 10 * MIB, None)
     room.take("ann", "h1", 10 * MIB)
     assert "is full" in room.why_not("bob", "h2", 1, 10 * MIB, None)
 

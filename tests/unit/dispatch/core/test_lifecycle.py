@@ -95,9 +95,9 @@ def test_a_beat_renews_what_the_host_holds():
 def test_one_that_may_not_restart_is_lost():
     table = Table()
     begin = table.begin("1", may_restart=False)
-    lost, _ = table.ended(begin, Ending(Cause.LOST, reason="the keeper went away"))
+    lost, _ = table.ended(begin, Ending(Cause.LOST, reason="the keeper has disconnected"))
     assert (lost.state, lost.fate) == (JobState.LOST, Fate.LOST)
-    assert "may not restart" in lost.reason
+    assert "is not restartable" in lost.reason
 
 
 def test_one_that_is_lost_again_and_again_is_held():
@@ -166,7 +166,7 @@ def test_a_host_whose_keeper_is_away_is_not_barred_and_is_set_aside_if_that_last
     table = Table(host_failures=3, aside_s=10.0)
     table.life.host_gone(H2, *table.when)
     table.life.hosts.known.pop(H2)
-    away = Ending(Cause.LOST, reason="the keeper went away")
+    away = Ending(Cause.LOST, reason="the keeper has disconnected")
     (begin,) = table.submit("1")
     for number in (1, 2, 3):
         back, settle = table.life.refused(H1, "1", number, "keeper", away, *table.when)
@@ -296,7 +296,7 @@ def test_one_that_stops_at_checkpoints_for_ever_is_held():
         table.life.begun(begin.host, begin.job, begin.attempt)
     changed, _ = table.ended(begin, Ending(Cause.CHECKPOINT, 85))
     assert (changed.state, changed.fate) == (JobState.PENDING, Fate.CHECKPOINT)
-    assert changed.reason == "held: it has stopped at a checkpoint in its attempt 3, too"
+    assert changed.reason == "held: it stopped at a checkpoint again in attempt 3"
     (again,) = [a for a in table.life.release(begin.job, *table.when) if isinstance(a, Begin)]
     assert again.attempt == 4
 

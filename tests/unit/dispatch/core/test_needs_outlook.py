@@ -53,8 +53,8 @@ def test_it_waits_for_the_resource_although_slots_are_free():
     found = forecast.of_another(1, 4.0, GPU)
     assert found.wait_s == about(6.0)
     assert found.how == (
-        "from 20 ended jobs that had gpu, 10 s each on average; 0 ahead of it on 8 slots; "
-        "it waits for what it needs"
+        "from 20 ended jobs that had gpu, 10 s on average; 0 ahead of it on 8 slots; it is waiting "
+        "for what it needs"
     )
     assert forecast.of_another(1, 4.0) == (0.0, "slots are free")
     assert forecast.of_arrival(1, 4.0, GPU)[0] == about(6.0)
@@ -129,7 +129,7 @@ def test_only_hosts_that_have_the_feature_count():
     table = Table()
     forecast = known(table)
     table.host("h1", 4, facts=facts())
-    assert forecast.of_another(1, 0.0, BIG).how == "no host that takes jobs now has what it needs"
+    assert forecast.of_another(1, 0.0, BIG).how == "no host that accepts jobs now has what it needs"
     table.host("h2", 1, facts=facts(features=("big", "linux")))
     assert forecast.of_another(1, 0.0, BIG) == (0.0, "slots are free")
     table.arrive("a", needs=BIG)
@@ -182,7 +182,7 @@ def test_the_table_of_predict_has_it_with_an_interval():
     low_s, high_s = first.interval_90_s
     assert 0 < low_s <= first.begins_in_s * 1.01
     assert high_s < 11.0
-    assert "waits for what it needs" in how
+    assert "is waiting for what it needs" in how
     plain, _ = forecast.situation(QueuedJob(JobId(""), 1), Correction(), 4.0)
     assert answer(plain, 1, 1, None).prospects[0].begins_in_s == 0.0
     table.arrive("c", needs=GPU)

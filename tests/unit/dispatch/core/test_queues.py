@@ -349,7 +349,7 @@ def test_new_cutoffs_hold_for_who_waits_not_for_who_runs():
 
 @pytest.mark.parametrize("mode", ["tags", "sita-e"])
 @pytest.mark.parametrize(
-    ("cutoffs", "said"), [((), "two tiers"), ((2.0, 1.0), "rise: 2, 1"), ((1.0, 1.0), "rise"),
+    ("cutoffs", "said"), [((), "two tiers"), ((2.0, 1.0), "above 0: 2, 1"), ((1.0, 1.0), "increas"),
                           ((0.0, 1.0), "above 0"), ((float("nan"),), "above 0")]
 )  # fmt: skip
 def test_cutoffs_that_make_no_tiers(mode, cutoffs, said):

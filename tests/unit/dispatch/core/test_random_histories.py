@@ -49,7 +49,7 @@ class History:
     """Drives the queues as a dispatcher would, and knows what an observer knows."""
 
     def __init__(self, mode, conserving, seed, rules=PLAIN, prefix="", malleable=FREE):
-        """`prefix`: of ids; those that are no numbers never stand in the backlog."""
+        """`prefix`: of ids; those that are not numbers never stand in the backlog."""
         self.mode = mode
         self.prefix = prefix
         self.told = []

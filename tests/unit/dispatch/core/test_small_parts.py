@@ -42,7 +42,7 @@ def test_every_order_is_drawn():
 
 @pytest.mark.parametrize("given", ["h1", "h1:", "h1:x", "h1:0", "h1:1,", ":1"])
 def test_tiers_that_cannot_be_read_are_one_line(given):
-    with pytest.raises(ValueError, match="write a host and its tiers, like h1:1,2"):
+    with pytest.raises(ValueError, match="must be a host and its tiers, like h1:1,2"):
         spread_tiers("h2", ("h1", "h2"), 2, [given])
     assert spread_tiers("h2", ("h1", "h2"), 2, ["h1:2", "h2:2,1"]) == (1, 2)
 

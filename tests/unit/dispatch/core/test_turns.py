@@ -184,7 +184,7 @@ def test_who_has_the_most_slots_a_user_may_have_is_passed_by_others():
     assert table.arrive("a2", user="ann") == []
     assert table.arrive("b", user="bob") == ["b@h1"]
     assert table.queues.shares.obstacle(table.queues.registry[JobId("a2")].job) == (
-        "jobs of ann hold 2 slots; 2 is the most for a user"
+        "ann's jobs hold 2 slots; the limit per user is 2"
     )
     assert table.ended("a1") == ["a2@h1"]
 

@@ -51,16 +51,16 @@ def test_the_reasons():
     for name in ("2", "3", "4"):
         submit(life, name)
     assert reason(life, "2") == "next, as soon as a slot is free on h1"
-    assert reason(life, "3") == "1 job goes before it"
-    assert reason(life, "4") == "2 jobs go before it"
+    assert reason(life, "3") == "1 job is ahead of it"
+    assert reason(life, "4") == "2 jobs are ahead of it"
     life.hold(JobId("3"), "held by ann", 0.0, DICE)
     assert reason(life, "3") == "held by ann"
     submit(life, "5", only=HostId("h9"))
-    assert reason(life, "5") == "no host called h9 has been heard of; it begins if one joins"
+    assert reason(life, "5") == "no host named h9 is known; it starts if one joins"
     submit(life, "6", slots=2)
-    assert reason(life, "6") == "it needs 2 slots on one host; the largest there has 1"
+    assert reason(life, "6") == "it needs 2 slots on one host; the largest host has 1"
     submit(life, "7", barred=frozenset({HostId("h1")}))
-    assert reason(life, "7") == "no host that takes jobs now is fit for it"
+    assert reason(life, "7") == "no host that accepts jobs now is suitable"
     submit(life, "8", slots=2, only=HostId("h1"))
     assert reason(life, "8") == "it needs 2 slots on h1, which has 1"
     for name in ("5", "6", "7", "8"):
@@ -68,22 +68,22 @@ def test_the_reasons():
     for name in ("1", "2", "3", "no such job"):
         assert stuck_reason(life, JobId(name)) == ""
     life.host_gone(HostId("h1"), 0.0, DICE)
-    assert reason(life, "2") == "no host takes jobs: 1 host out of contact"
+    assert reason(life, "2") == "no host accepts jobs: 1 host out of contact"
     assert stuck_reason(life, JobId("2")) == ""
 
 
 def test_why_no_host_at_all_takes_jobs():
     life = table()
     submit(life, "1")
-    assert reason(life, "1") == "no host takes jobs: none has reached the dispatcher"
+    assert reason(life, "1") == "no host accepts jobs: none has connected to the dispatcher"
     life.host_gone(HostId("h1"), 0.0, DICE, Closed.OWNER)
-    assert reason(life, "1") == "no host takes jobs: the owner is back on 1 host"
+    assert reason(life, "1") == "no host accepts jobs: the owner is back on 1 host"
     life.host_gone(HostId("h2"), 0.0, DICE, Closed.OWNER)
     for name in ("h3", "h4"):
         life.host_gone(HostId(name), 0.0, DICE, Closed.DRAINED)
     life.host_gone(HostId("h5"), 0.0, DICE)
     why = "the owner is back on 2 hosts, 2 hosts drained, 1 host out of contact"
-    assert reason(life, "1") == f"no host takes jobs: {why}"
+    assert reason(life, "1") == f"no host accepts jobs: {why}"
     life.host_is(HostSlots(HostId("h1"), 1), 0.0, DICE)
     assert reason(life, "1") == "starting on h1"
 
@@ -139,7 +139,7 @@ def test_hosts_of_which_the_same_is_said_are_named_together():
         there = Facts(("linux",), (("gpu", gpus, gpus),))
         life.host_is(HostSlots(HostId(name), 1, facts=there), 0.0, DICE)
     submit(life, "1", needs=Needs((("gpu", 1),)))
-    lacking = "h1, h3: its gpu is taken; h2: both gpus taken"
+    lacking = "h1, h3: its gpu is in use; h2: both gpus in use"
     assert reason(life, "1") == f"next, as soon as gpu is free; {lacking}"
 
 
@@ -148,7 +148,7 @@ def test_only_what_is_lacking_now_is_waited_for():
     there = Facts(("linux",), (("gpu", 1, 1), ("disk", 2, 0)), 4 << 30, 0)
     life.host_is(HostSlots(HostId("h1"), 1, facts=there), 0.0, DICE)
     submit(life, "1", needs=Needs((("disk", 1), ("gpu", 1)), ("linux",), memory_bytes=2 << 30))
-    assert reason(life, "1") == "next, as soon as gpu is free; h1: its gpu is taken"
+    assert reason(life, "1") == "next, as soon as gpu is free; h1: its gpu is in use"
 
 
 def test_only_hosts_that_it_may_go_to_are_named():
@@ -165,12 +165,12 @@ def test_a_job_is_stuck_until_there_is_a_host_for_it():
     submit(life, "1", only=HostId("h2"))
     assert (
         stuck_reason(life, JobId("1"))
-        == "it may run on h2 alone (-H), which takes no jobs now: out of contact"
+        == "it may run only on h2 (-H), which accepts no jobs now: out of contact"
     )
     life.host_gone(HostId("h2"), 0.0, DICE, Closed.OWNER)
     assert (
         stuck_reason(life, JobId("1"))
-        == "it may run on h2 alone (-H), which takes no jobs now: its owner is back"
+        == "it may run only on h2 (-H), which accepts no jobs now: its owner is back"
     )
     life.host_is(HostSlots(HostId("h2"), 1), 0.0, DICE)
     assert stuck_reason(life, JobId("1")) == ""
@@ -180,7 +180,7 @@ def test_the_largest_host_is_named():
     life = table("h1")
     life.host_is(HostSlots(HostId("h2"), 3), 0.0, DICE)
     submit(life, "1", slots=4)
-    assert reason(life, "1") == "it needs 4 slots on one host; the largest there has 3"
+    assert reason(life, "1") == "it needs 4 slots on one host; the largest host has 3"
 
 
 def test_hosts_that_give_the_queue_no_slot_are_named_and_so_is_their_reason():

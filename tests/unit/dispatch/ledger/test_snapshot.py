@@ -80,7 +80,7 @@ def test_what_is_no_ledger_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="of a newer lbd"):
         begin_again(path, "restored", 1.0)
     path.unlink()
-    with pytest.raises(ConfigError, match="no sound ledger"):
+    with pytest.raises(ConfigError, match="a damaged ledger"):
         begin_again(path, "restored", 1.0)
 
 

@@ -74,7 +74,7 @@ def test_a_host_that_is_short_of_memory_takes_nothing_new():
         return Rules(AdmissionConfig(**config)).refusal(ANN, conditions)
 
     assert closed(20.0) == ""
-    assert "short of memory here: all stood still for 35 % of the last 10 s" in closed(35.0)
+    assert "short of memory here: all tasks stalled for 35 % of the last 10 s" in closed(35.0)
     assert "admission.memory_pressure" in closed(6.0, memory_pressure=5.0)
     assert closed(99.0, memory_pressure=0.0) == ""
     assert "short of memory here" in closed(35.0, left=0.2)

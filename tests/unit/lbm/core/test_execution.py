@@ -40,7 +40,7 @@ FINAL = (ReportRefused, ReportEnded)
 RUNS = Process(42, "/group", 1.0)
 OK, FAILED, KILLED = Exit(0), Exit(3), Exit(128 + KILL, KILL)
 GENTLY = [Signal(TERM), Signal(CONT)]
-LATE = ReportRefused("it was to end", "late")
+LATE = ReportRefused("it was asked to end", "late")
 BEGUN = [
     (0, Admitted(), [AskSlot()]),
     (0, SlotGranted(), [Spawn(None)]),
@@ -77,7 +77,7 @@ def lost_with_lease(how, wall_s):
 
 
 NOWHERE = Outcome(JobState.LOST, Cause.LOST, "it went away", None, 0, None, 3.0, None)
-TIMED = "ended after its time limit of 3 s"
+TIMED = "ended at its time limit of 3 s"
 
 SCENARIOS = {
     # How it begins

@@ -94,7 +94,7 @@ LIVES = {
         {}, (e.Judged(False, "new", True), e.RunHere("new", 0, True, True)),
     ),
     "the owner keeps it": (
-        {"mode": "remote"}, (KEPT, *failed("cc is not to leave this host (eligibility.never)")),
+        {"mode": "remote"}, (KEPT, *failed("cc must not leave this host (eligibility.never)")),
     ),
     "the owner keeps it here, where its user wants it": (
         {"host": H1, "mode": "host"},
@@ -151,7 +151,7 @@ LIVES = {
         (GO, LOOK), (LOOKED, ask(H1)), (TO_H2, START_2),
         (BROKEN, *LEFT, e.Trouble(H2, BROKEN.reason), LOOK), (LOOKED, ask(H1, H2)),
         (STAY, e.Finish(CommandEnd(125, "refused", reason=(
-            no := f"{BROKEN.reason}, and --exclude forbids to run here"))), UNCHARGED,
+            no := f"{BROKEN.reason}, and --exclude forbids running here"))), UNCHARGED,
          e.RecordEnd(JobState.FAILED, 125, reason=no)),
     ),
     "it must leave, and nobody can take it": (
@@ -164,7 +164,7 @@ LIVES = {
         {}, (GO, LOOK), (e.Looked(frozenset({H2}), "cc is not found on h2"), ask(H2)),
         (NONE_LEFT, *failed("no-willing-host; cc is not found on h2")),
     ),
-    "its directory cannot be seen": (
+    "its directory cannot be accessed": (
         {}, *ASKED, (TO_H2, START_2), (e.Unseen("/w cannot be looked at here"), *LEFT, LOOK),
         (LOOKED, ask(H2, stay=True)), (STAY, e.RunHere("below-threshold")),
     ),
@@ -213,18 +213,19 @@ LIVES = {
     "lost contact is its end": (
         {}, *ON_H2,
         (e.ContactLost("lost contact with h2"),
-         (lost := failed("lost contact with h2; it may have run in part, so it is not run again",
+         (lost := failed("lost contact with h2; it may have run in part and is not run again",
                          "lost", host="h2", state=JobState.LOST))[0], *LEFT, lost[1]),
     ),
     "lost as it was sent": (
         {}, *ASKED, (TO_H2, START_2), (e.Sent(),),
-        (e.ContactLost("gone"), (gone := failed("gone; it may have run in part, so it is not run "
-         "again", "lost", state=JobState.LOST))[0], *LEFT, gone[1]),
+        (e.ContactLost("gone"), (gone := failed("gone; it may have run in part and is not run "
+                                                "again", "lost", state=JobState.LOST))[0],
+         *LEFT, gone[1]),
     ),
     "its output was not all moved": (
         {}, *ON_H2,
         (e.Ended(3, trouble="standard output: no space"),
-         (bad := failed("standard output: no space; the command itself ended with 3",
+         (bad := failed("standard output: no space; the command itself exited with 3",
                         host="h2"))[0], *LEFT, bad[1]),
     ),
     "a wrong transfer": (
@@ -240,20 +241,20 @@ LIVES = {
         {"is_staged": True, "may_restart": False}, (GO, e.Look(False, None)), (LOOKED, ASK),
         (TO_H2, START_2), (e.StartedThere(), BEGUN, e.Follow(False)), (WELL, e.Fetch(0)),
         (e.Fetched("no space"),
-         (no_space := failed("no space; the command itself ended with 0", host="h2"))[0],
+         (no_space := failed("no space; the command itself exited with 0", host="h2"))[0],
          *LEFT, no_space[1]),
     ),
     "interrupted before it begins": (
         {}, *ASKED, (e.UserSignal(USR1),),
         (e.UserSignal(INT), e.Finish(CommandEnd(130, "signalled", signal=2)),
          e.Discharge(HostId(""), True),
-         e.RecordEnd(JobState.CANCELLED, 130, reason="interrupted before it began")),
+         e.RecordEnd(JobState.CANCELLED, 130, reason="interrupted before it started")),
     ),
     "interrupted while it begins there": (
         {}, *ASKED, (TO_H2, START_2), (e.Sent(),),
         (e.UserSignal(INT), e.Finish(CommandEnd(130, "signalled", signal=2)),
          e.LetGo(H2, INT), UNCHARGED,
-         e.RecordEnd(JobState.CANCELLED, 130, reason="interrupted before it began")),
+         e.RecordEnd(JobState.CANCELLED, 130, reason="interrupted before it started")),
     ),
     "another signal before it begins there": (
         {}, *ASKED, (e.UserSignal(USR1),), (TO_H2, START_2), (e.Sent(),),
@@ -264,7 +265,7 @@ LIVES = {
     "signals are the command's": ({}, *ON_H2, (e.UserSignal(USR1), e.Forward(USR1))),
     "its lbrun is gone": (
         {}, *ON_H2, (e.CallerGone(), *LEFT, e.RecordEnd(JobState.CANCELLED,
-                                                     reason="its lbrun went away")),
+                                                     reason="its lbrun has gone")),
     ),
     "it cannot have the caller's descriptors": (
         {}, *ON_H2, (e.Failed("no"), failed("no", host="h2")[0], *LEFT, failed("no")[1]),
@@ -297,7 +298,7 @@ def test_life(life):
 
 
 def test_its_turn_here_is_given_back_if_its_lbrun_goes_away_before_it_begins():
-    gone = e.RecordEnd(JobState.CANCELLED, reason="its lbrun went away")
+    gone = e.RecordEnd(JobState.CANCELLED, reason="its lbrun has gone")
     life = Life(needs=Needs((("gpu", 1),)))
     for event in (GO, LOOKED, TO_H2, BROKEN, LOOKED, STAY):
         life(event)
@@ -313,7 +314,7 @@ def test_its_turn_here_is_given_back_if_its_lbrun_goes_away_before_it_begins():
     [
         ("exited", "", ""),
         ("exited", "it\nsaid", "h2: it said"),
-        ("timeout", "whatever", "ended after its time limit of 1.5 s"),
+        ("timeout", "whatever", "ended at its time limit of 1.5 s"),
         ("evicted", "", "ended because the owner of h2 is back"),
         ("memory", "", "over its memory limit of 4096 bytes"),
         ("memory", "over 1 GiB", "h2: over 1 GiB"),
@@ -361,7 +362,7 @@ def test_files_that_were_on_their_way_are_not():
     life = Life(is_staged=True)
     for event in (*SENT, e.StartedThere(), WELL):
         life(event)
-    why = "this host's lbm was restarted before its files were back"
+    why = "this host's LBM was restarted before its files were back"
     assert life.journey.resumed(life.now_s)[0].end.reason.startswith(why)
 
 

@@ -66,7 +66,7 @@ EVENTS = {
     e.Waited: any_of(e.Waited()),
     e.Sent: any_of(e.Sent()),
     e.TurnTaken: any_of(e.TurnTaken(True), e.TurnTaken(False)),
-    e.NeedsTaken: any_of(GRANTED, e.NeedsTaken(None, "both gpus taken", True), NEVER_THERE),
+    e.NeedsTaken: any_of(GRANTED, e.NeedsTaken(None, "both gpus in use", True), NEVER_THERE),
     e.Refused: any_of(FULL, NO_PROGRAM, NO_DIRECTORY, UNWILLING, BROKEN),
     e.Unseen: any_of(e.Unseen("no")),
     e.StartedThere: any_of(e.StartedThere(), e.StartedThere(no_less_busy=True)),

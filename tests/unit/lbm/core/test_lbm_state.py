@@ -260,7 +260,7 @@ class TestClaims:
     def test_nothing_begins_twice_on_one_stream(self):
         claims = Claims(Jobs(history=10))
         claims.take(JobId("h2-1"))
-        with pytest.raises(PeerError, match="h2-1 was sent here already"):
+        with pytest.raises(PeerError, match="h2-1 has already been sent here"):
             claims.take(JobId("h2-1"))
         claims.give_back(JobId("h2-1"))  # nothing has run
         claims.take(JobId("h2-1"))
@@ -269,7 +269,7 @@ class TestClaims:
         jobs = Jobs(history=10)
         jobs.add(job("h2-1"))
         claims = Claims(jobs)
-        with pytest.raises(PeerError, match="h2-1 was sent here already"):
+        with pytest.raises(PeerError, match="h2-1 has already been sent here"):
             claims.take(JobId("h2-1"))
         assert claims.ids == []
         jobs.end(JobId("h2-1"), JobState.DONE, 2.0)

@@ -305,11 +305,11 @@ def test_rules_by_feature_are_each_users_own_and_their_commands_are_asked_about(
     again = book()
     again.read(json.loads(json.dumps(b.to_json())))
     assert again.peek(ANN).lists.features == ("cp: +cuda", "ld: +big")
-    with pytest.raises(ValueError, match=r"eligibility.features has an entry"):
+    with pytest.raises(ValueError, match=r"eligibility.features has an invalid entry"):
         read_lists({"features": ["gcc"]})
 
 
 @pytest.mark.parametrize("row", [("cc", 1.0, 1, 0.0, 1.0), "cc", {"cc": 1}, [], [1]])
 def test_only_a_list_that_begins_with_a_key_is_a_command(row):
-    with pytest.raises(ValueError, match="no list that begins with its key"):
+    with pytest.raises(ValueError, match="not a list that starts with its key"):
         read_row(row)

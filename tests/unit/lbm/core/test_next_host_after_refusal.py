@@ -95,7 +95,7 @@ SLOTS = {
     ),
     "nobody has so many at all": (
         *WIDE, (e.SlotsKnown({H1: (1, 1), H2: (1, 1)}),
-                *failed("-n 2: no host has so many slots; the most are 1, on h2")),
+                *failed("-n 2: no host has 2 slots; the largest is h2 with 1")),
     ),
     "the named host has so many": (*AT_H2, (e.SlotsKnown({H1: (1, 1), H2: (2, 0)}),
                                             ask(wanted=H2, insist=True))),

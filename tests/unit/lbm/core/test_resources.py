@@ -128,9 +128,9 @@ def test_what_there_never_is_is_refused_so_that_others_are_asked():
 def test_what_others_have_is_waited_for_by_who_may_wait():
     line = SlotLine(slots())
     assert line.ask(spec("a", gpu=2)) == SlotGranted()
-    assert line.ask(spec("b", gpu=1)) == SlotRefused("both gpus taken")
+    assert line.ask(spec("b", gpu=1)) == SlotRefused("both gpus in use")
     assert line.ask(spec("c", patience_s=9.0, gpu=1)) == SlotAwaited()
-    assert line.ask(spec("d", Kind.QUEUED, 0.1, gpu=1)) == SlotRefused("both gpus taken")
+    assert line.ask(spec("d", Kind.QUEUED, 0.1, gpu=1)) == SlotRefused("both gpus in use")
     assert line.free(JobId("a")) == [JobId("c")]
 
 

@@ -88,6 +88,6 @@ def test_one_that_needs_a_gpu_is_moved_only_where_one_has_been_free_for_a_while(
         made, now_s = lived([10_000.0] * 10)
         waits = moved(facts=facts)
         assert not waits.goes
-        assert waits.reason.endswith("no other host would take it: waits")
+        assert waits.reason.endswith("no other host would take it: waiting")
     made.cluster_is(away, True, Random(1), step=False, room=room, facts={HostId("h1"): gpus(1)})
     assert not made.fits_beside(one)  # it has just come free

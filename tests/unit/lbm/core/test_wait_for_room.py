@@ -44,7 +44,7 @@ class TestAttached:
     def test_the_line_is_bounded(self):
         line = full(max_waiting=1)
         assert line.ask(named("b", slot_patience_s=9.0)) == SlotAwaited()
-        many = SlotRefused("too many commands wait here", full=False)
+        many = SlotRefused("too many commands are waiting here", full=False)
         assert line.ask(named("c", slot_patience_s=9.0)) == many
 
     def test_it_may_go_beyond_the_slots_as_far_as_the_host_bears_it(self):
@@ -53,14 +53,14 @@ class TestAttached:
         assert line.exceed(JobId("b")) == SlotGranted()
         assert line.ask(named("c", slot_patience_s=9.0, may_exceed=True)) == SlotAwaited()
         assert line.exceed(JobId("c")) == SlotRefused(
-            "no free slot: no more than 2 commands run there (lbm.beyond_slots)"
+            "no free slot: at most 2 commands run there (lbm.beyond_slots)"
         )
 
     def test_where_the_owner_has_said_how_many_may_run_none_goes_beyond_them(self):
         line = full(beyond=0)
         assert line.ask(named("b", slot_patience_s=9.0, may_exceed=True)) == SlotAwaited()
         assert line.exceed(JobId("b")) == SlotRefused(
-            "no free slot: no more than 1 commands run there (admission.slots)"
+            "no free slot: at most 1 commands run there (admission.slots)"
         )
 
     def test_a_nested_one_goes_beyond_them_at_once_and_our_own_program_always(self):

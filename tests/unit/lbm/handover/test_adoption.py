@@ -40,10 +40,10 @@ REFUSED = {
         "version 9; this release",
     ),
     "an older release's": (message(version=leave.NEEDS - 1, needs=1), "version 2; this release"),
-    "cut short": (message(descriptors=3), "killed while it handed over"),
+    "cut short": (message(descriptors=3), "killed during the handover"),
     "another record": (
         message(attached=[codec.write(StreamState(""), Bundle())]),
-        "no whole Attached",
+        "invalid Attached",
     ),
 }
 
@@ -64,7 +64,7 @@ def test_then_no_descriptor_is_kept(data, caplog):
     poll.register(reader)
     assert poll.poll(20_000) == [(reader, select.POLLHUP)]
     os.close(reader)
-    assert [record.message.count("what ran is ended") for record in caplog.records] == [1]
+    assert [record.message.count("running commands are ended") for record in caplog.records] == [1]
 
 
 def test_a_client_that_cannot_be_read_is_given_up_alone():

@@ -164,7 +164,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("held", REFUSED.values(), ids=REFUSED)
 def test_what_does_not_fit_is_refused(held):
-    with pytest.raises(PeerError, match=r"no whole Inner"):
+    with pytest.raises(PeerError, match=r"invalid Inner"):
         read(Inner, held, NOBODYS)
 
 

@@ -144,7 +144,7 @@ def test_of_an_older_release_what_is_new_is_as_by_default(kind):
             left_out = [other for other in kept if other is not field]
             del part.fields[:]
             part.fields.extend(left_out)
-            with pytest.raises(PeerError, match=f"no whole {kind.__name__}"):
+            with pytest.raises(PeerError, match=f"an invalid {kind.__name__}"):
                 read(kind, held, descriptors)
 
 

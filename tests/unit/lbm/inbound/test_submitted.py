@@ -60,7 +60,7 @@ def test_another_account_or_configuration_is_heeded():
 
 
 def test_a_damaged_request_is_said():
-    assert Submitted().common(started(b"\xff\xff")).fault == "no RunRequest"
+    assert Submitted().common(started(b"\xff\xff")).fault == "not a RunRequest"
     damaged = started(lbm_pb2.RunRequest(umask=1 << 20))
     assert "umask" in Submitted().common(damaged).fault
 
@@ -82,7 +82,7 @@ def test_what_is_admitted_and_run_is_who_submitted_it():
     assert (found.origin, found.user, found.uid) == ("h3", "bob", 1002)
     for other in ({"origin": "h1"}, {"user": "root"}, {"uid": 0}, {"uid": 1001}):
         fault = Submitted().common(started(**other)).fault
-        assert "in the name of ann (uid 1000) on h2" in fault, other
+        assert "claims to be ann (uid 1000) on h2" in fault, other
 
 
 def test_the_same_request_of_two_submitters_is_two():

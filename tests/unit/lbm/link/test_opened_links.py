@@ -64,7 +64,7 @@ async def test_a_host_that_says_it_restarts_and_does_not_has_lost_its_commands(h
     begun = await links.converse("h2", "address")
     host.pauses.set()
     async with asyncio.timeout(TEST_S):
-        with pytest.raises(LostContact, match="it said that its lbm restarts, and it has not"):
+        with pytest.raises(LostContact, match="its LBM announced a restart but did not come back"):
             await begun.read()
 
 

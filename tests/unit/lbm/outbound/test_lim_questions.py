@@ -52,7 +52,7 @@ def test_slots_of_those_that_are_up_all_and_free():
 
 @pytest.mark.parametrize("hosts", [[], None, [host("h2", 2, 0)], [host("h1", 2, 0, "down")]])
 def test_slots_are_of_use_only_with_our_own(hosts):
-    with pytest.raises(Unavailable, match="how many slots there are here"):
+    with pytest.raises(Unavailable, match="how many slots this host has"):
         slots_of({"hosts": hosts}, H1)
 
 

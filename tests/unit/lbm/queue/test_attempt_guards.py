@@ -239,7 +239,7 @@ async def test_nor_does_one_whose_files_are_being_packed(host, news):
     await until(lambda: attempt.is_over)
     last = news[-1]
     assert (last.event, last.exit_status, last.stop_reason) == ("ended", 125, "cancel")
-    assert last.reason.startswith("--fetch it was to end")
+    assert last.reason.startswith("--fetch it was asked to end")
 
 
 # All of them

@@ -98,7 +98,7 @@ async def test_a_job_that_has_ended_by_itself_is_nobodys_trouble(caplog):
 async def test_one_that_never_ends_is_given_up_and_said(monkeypatch, caplog):
     monkeypatch.setattr(departures, "GIVE_UP_S", 0.0)
     await all_leave(Queue([1], refuses={1: 10**9}), [1])
-    assert "job 1 runs on, though its lbrun has gone: job 1: not now" in caplog.text
+    assert "job 1 keeps running although its lbrun has gone: job 1: not now" in caplog.text
 
 
 async def test_users_do_not_wait_for_each_other_nor_share_an_order():

@@ -99,7 +99,7 @@ async def test_a_user_who_asks_for_too_much_keeps_no_other_waiting(tmp_path, mon
     # What would have to wait for longer than eight seconds is refused at once.
     refused = [task for task in flood if task.done() and task.exception()]
     assert len(refused) >= 4
-    assert "eve asks the queue for too much at once" in str(refused[0].exception())
+    assert "eve makes too many requests to the queue" in str(refused[0].exception())
     for task in flood:
         task.cancel()
     await asyncio.gather(*flood, return_exceptions=True)

@@ -61,7 +61,7 @@ def test_no_other_dispatcher_would_take_a_reason_that_long():
     kept.stop_reason = "x" * WORD_CHARS_MAX
     assert ending_of(kept).stop_reason == kept.stop_reason
     stop = pb.Stop(job="1", attempt=1, stop_reason="x" * (WORD_CHARS_MAX + 1))
-    with pytest.raises(ValueError, match="a reason to stop"):
+    with pytest.raises(ValueError, match="a stop reason"):
         read_down(pb.WorkDown(stops=[stop]).SerializeToString())
 
 

@@ -48,7 +48,7 @@ class Queue:
         return self
 
     async def logs(self, host, asked):
-        yield pb.LogsPiece(trouble="its output is not kept here (any more)")
+        yield pb.LogsPiece(trouble="its output is not stored here, or no longer")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ async def test_of_an_attempt_that_never_began_nobody_misses_the_output(state, st
     job = pb.JobInfo(id=7, state=state, attempt=2, host="h2", started=started)
     job.attempts.add(number=2, host="h2", state="refused")
     await FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")._heard(job)
-    assert told == ["job 7: its output is not kept here (any more)"] * shown
+    assert told == ["job 7: its output is not stored here, or no longer"] * shown
     assert shown_of(job, ended=True) == [2] * shown
 
 
@@ -83,7 +83,7 @@ class Restarting:
         self.asked[asked.job] += 1
         self.away_times -= 1
         if self.away_times >= 0:
-            raise Unavailable("h2 cannot be asked for output: it cannot be reached")
+            raise Unavailable("cannot get output from h2: it cannot be reached")
         if not asked.output_at:
             yield pb.LogsPiece(output=b"last words", output_at=10)
 
@@ -111,7 +111,7 @@ async def test_a_host_that_is_away_as_the_job_ends_is_asked_again(monkeypatch):
 async def test_a_host_that_stays_away_is_waited_for_once(monkeypatch):
     monkeypatch.setattr(shown_output, "RETRY_S", 0.0)
     monkeypatch.setattr(shown_output, "RETRY_FOR_S", 0.01)
-    why = "h2 cannot be asked for output: it cannot be reached; its output once h2 is back"
+    why = "cannot get output from h2: it cannot be reached; its output once h2 is back"
     queue = Restarting(10**9)
     told = await shown_by(queue, "done")
     assert told == [f"job 7: {why}: lbctl logs 7"]

@@ -334,7 +334,7 @@ def test_what_ran_while_the_disk_was_full_is_marked_for_good(tmp_path, monkeypat
     close(both(spool, "8"))
     with monkeypatch.context() as full:
         full.setattr(spool_module.os, "statvfs", disk_with(free_bytes=4096))
-        assert "cut short" in spool.ended("7", 1)
+        assert "may be incomplete" in spool.ended("7", 1)
     assert spool.ended("8", 1) == ""
     assert [spool.read(job, 1, "out", 0).cut for job in "78"] == [True, False]
     spool.mark_cut(*spool.to_mark.pop())  # as SpoolCare does
@@ -350,7 +350,7 @@ def test_a_disk_that_was_full_for_a_while_is_remembered(tmp_path):
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     close(both(spool, "7"))
     spool.mark_cut("7", 1)
-    assert "cut short" in spool.ended("7", 1)
+    assert "may be incomplete" in spool.ended("7", 1)
 
 
 def test_what_went_to_files_of_its_own_is_not_marked(tmp_path, monkeypatch):

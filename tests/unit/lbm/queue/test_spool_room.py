@@ -150,7 +150,7 @@ async def test_while_it_is_short_the_attempts_of_a_user_share_what_one_may_print
     caplog.set_level(logging.WARNING)
     short = lambda _: Shortage(1 << 40, 0)  # noqa: E731
     await care_of(spool, Attempts([job for job, _ in begun]), short).look()
-    assert f"lost of user {ANN}" in caplog.text
+    assert f"dropped output of user {ANN}" in caplog.text
     kept = {one.job: one.size_bytes for one in kept_in(spool.root)}
     assert kept["2"] == 0
     assert kept["1"] >= 256 * KIB
@@ -234,7 +234,7 @@ async def test_who_fills_a_disk_quicker_than_it_is_freed_loses_what_does(spool, 
     assert care.attempts.ended == []
     await print_for(1, care, spool)
     assert care.attempts.ended == [("2", 1)]
-    assert "it printed more than there was room for" in spool.ended("2", 1)
+    assert "it printed more than fits" in spool.ended("2", 1)
 
 
 async def test_room_is_made_for_what_will_be_printed_until_the_next_look(spool, care):
@@ -307,7 +307,7 @@ async def test_of_who_was_too_quick_nothing_is_kept_for_a_while(spool, care):
         keep(spool, "20", ANN, KIB)
     assert "20" not in sizes(spool)
     assert "21" in sizes(spool)
-    assert "cut short" in spool.ended("20", 1)
+    assert "may be incomplete" in spool.ended("20", 1)
     spool.quick.until_s[ANN] = 0.0
     keep(spool, "22", ANN, KIB)
     assert "22" in sizes(spool)

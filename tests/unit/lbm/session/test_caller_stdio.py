@@ -88,7 +88,7 @@ async def test_those_that_a_command_has_are_not_taken_twice(caller):
 
 
 async def test_as_many_come_as_are_open(caller):
-    with pytest.raises(ValueError, match="2 descriptors came, not 1"):
+    with pytest.raises(ValueError, match="received 2 descriptors instead of 1"):
         caller.stdio.came(ALL_BUT_OUTPUT, [caller.writer, caller.writer])
     assert not caller.stdio.have_come
     os.close(caller.writer)

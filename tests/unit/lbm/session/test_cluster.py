@@ -91,9 +91,9 @@ async def test_an_answer():
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"\xff", "its answer is no JobsReply"),
+        (b"\xff", "its answer is not a JobsReply"),
         (failure(grpc.StatusCode.DEADLINE_EXCEEDED), "no answer within 1 s"),
-        (failure(grpc.StatusCode.UNAVAILABLE), "its lbm cannot be reached"),
+        (failure(grpc.StatusCode.UNAVAILABLE), "its LBM cannot be reached"),
         (failure(grpc.StatusCode.UNIMPLEMENTED), "its release does not know this question"),
         (failure(grpc.StatusCode.ABORTED, "a\x1b[2Jb"), "a?[2Jb"),
     ],
@@ -105,5 +105,5 @@ async def test_why_there_is_no_answer(answer, reason):
 
 
 async def test_a_host_without_a_key_asks_nobody():
-    with pytest.raises(Unavailable, match="no trust in others"):
+    with pytest.raises(Unavailable, match="no credentials for other hosts"):
         await cluster(None).ask(H2, "Jobs", pb.JobsRequest(), pb.JobsReply, 1.0)

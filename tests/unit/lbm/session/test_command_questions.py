@@ -95,7 +95,9 @@ class AsUser:
         self.done.append((uid, *words))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="an LBM that is not root signals its own user alone")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="an LBM that does not run as root signals its own user alone"
+)
 async def test_an_lbm_that_is_root_signals_no_process_as_root():
     """A user's command may have become another's, and its children are whose they like."""
     answers, as_user = answers_of(*ANN), AsUser()
@@ -144,7 +146,7 @@ async def test_a_host_answers_about_a_job_of_its_own_or_not_at_all(reply):
 
     answers._home.cluster = SimpleNamespace(peer=peer, ask=ask)
     question = {"op": "command.show", "id": "h2-7"}
-    with pytest.raises(Unavailable, match="what is answered about h2-7 makes no sense"):
+    with pytest.raises(Unavailable, match="malformed answer about h2-7"):
         await answers.answer(question, Caller(0, 0, 1))
     reply.CopyFrom(pb.CommandReply(job=pb.JobRecord(id="h2-7", origin="h2")))
     assert (await answers.answer(question, Caller(0, 0, 1)))["job"]["id"] == "h2-7"

@@ -33,7 +33,7 @@ async def received(client, directory):
 async def test_who_sends_a_byte_a_minute_is_given_up(tmp_path, monkeypatch):
     """Nothing else came home to that user meanwhile."""
     monkeypatch.setattr(pack_transfer, "PATIENCE_S", 0.1)
-    with pytest.raises(Unavailable, match="h2 sends fewer than 65536 bytes a second"):
+    with pytest.raises(Unavailable, match="h2 sends less than 65536 bytes a second"):
         await received(Client(b"x", ends=False), tmp_path)
 
 

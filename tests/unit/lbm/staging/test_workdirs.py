@@ -100,7 +100,7 @@ async def test_its_user_may_put_nothing_else_in_its_place(workdirs, as_user, tmp
 async def test_another_that_is_there_once_it_was_made_is_refused(workdirs, as_user, monkeypatch):
     as_user.may.set()
     monkeypatch.setattr(os, "chown", lambda *_: None)  # so it belongs to somebody else
-    with pytest.raises(OSError, match="exchanged"):
+    with pytest.raises(OSError, match="replaced"):
         await workdirs.make(request(), OWNER)
     assert workdirs.get("h1-1") is None
 
@@ -172,7 +172,7 @@ def test_nor_has_a_host_by_users_of_many_names(workdirs):
     for number in range(6):
         asked = request(number, user=f"user{number}")
         workdirs.adopt(asked.id, SimpleNamespace(origin="h1", user=asked.user, path=b"/"))
-    assert "commands of h1" in workdirs.why_full(request(9), 8)
+    assert "commands from h1" in workdirs.why_full(request(9), 8)
     assert workdirs.why_full(request(9, origin="h3"), 8) == ""
 
 

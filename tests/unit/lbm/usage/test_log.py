@@ -94,7 +94,7 @@ async def test_a_disk_that_takes_nothing_costs_the_record_alone(config, caplog):
     assert log.lost == 3
     assert "No such file" in log.trouble
     lines = [record.message.partition(":")[0] for record in caplog.records]
-    assert lines == ["the accounting of jobs cannot be kept"]  # once, not for each
+    assert lines == ["cannot record jobs in the accounting"]  # once, not for each
     await log.close()
 
 
@@ -181,7 +181,7 @@ async def test_what_cannot_be_asked_or_written_ends_no_accounting(config):
     """A number of another host's that SQLite cannot hold once ended the thread, for good."""
     log = UsageLog(config)
     run_jobs(log, "ab")
-    with pytest.raises(Unavailable, match="cannot be asked"):
+    with pytest.raises(Unavailable, match="cannot answer this"):
         await log.ask(lambda store: store.page(0.0, 1 << 64, 1))
     run_jobs(log, "c", uid=1 << 64)
     run_jobs(log, "d", name="\udcff")

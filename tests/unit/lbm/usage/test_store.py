@@ -203,7 +203,9 @@ class TestTrouble:
             store.add([usage()])
         expected = 4 if change == "replaced" else 2
         assert count(store) == count(open_store()) == expected
-        assert [f"{change} by somebody" in record.message for record in caplog.records] == [True]
+        assert [f"{change} by another process" in record.message for record in caplog.records] == [
+            True
+        ]
 
     @pytest.mark.parametrize("how", ["garbage", "one-of-ours", "emptied"])
     def test_overwritten_while_it_is_open_it_is_set_aside_as_it_is(
@@ -223,7 +225,7 @@ class TestTrouble:
             assert count(store) == 2
         assert count(open_store()) == 2
         assert (tmp_path / "usage.damaged").read_bytes() == found
-        assert ["overwritten by somebody" in one.message for one in caplog.records] == [True]
+        assert ["overwritten by another process" in one.message for one in caplog.records] == [True]
 
     def test_a_question_notices_too(self, open_store, tmp_path):
         store = open_store()

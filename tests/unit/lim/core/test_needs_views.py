@@ -50,7 +50,7 @@ def test_it_waits_for_what_others_have():
     found = decide(lim(h2=(1, 1), h3=(2, 2)))
     assert (found.verdict, found.reason) == (Verdict.WAIT, "needs-taken")
     assert {one.name: one.why for one in found.candidates} == {
-        "h1": "no gpu", "h2": "its gpu is taken", "h3": "both gpus taken"
+        "h1": "no gpu", "h2": "its gpu is in use", "h3": "both gpus in use"
     }  # fmt: skip
     assert isinstance(decide(lim(h2=(1, 1)), may_wait=False), Nowhere)
 
@@ -111,7 +111,7 @@ def test_a_host_without_memory_for_what_it_took_lately_is_passed_over(algorithm)
     found = place(of_memory(algorithm, load=9.0, h2=3))
     assert (found.verdict, found.host) == (Verdict.THERE, "h3")
     whys = {one.name: one.why for one in found.candidates}
-    assert whys["h2"] == "3.0G memory available, it took up to 4.0G"
+    assert whys["h2"] == "3.0G memory available, but the command has used up to 4.0G"
 
 
 def test_it_leaves_an_idle_host_that_has_too_little_for_it_if_another_has_enough():

@@ -245,7 +245,7 @@ def test_settings_of_the_highest_number_blind_nobody():
     state = lim()
     hear(state, BAD, m.Settings(TOP, "h3", "NOLB"))
     assert state.in_force.lim.algorithm == "NOLB"
-    with pytest.raises(ConfigError, match="settings of h3 are numbered so high"):
+    with pytest.raises(ConfigError, match="settings is at its maximum"):
         state.handle(e.ChangeSettings("GLOBAL", {}), NOW_S)
     adaptive = {"lim.adaptive": 1.0}
     hear(

@@ -27,8 +27,8 @@ def test_names_with_and_without_their_section(given, full):
     assert settings.full_name(given) == full
 
 
-OWN = "{} is each host's own: `lbctl config set {} VALUE` there, without --cluster"
-OF_QUEUE = "{} is no parameter of the LIMs: `lbctl config set {} VALUE --cluster`"
+OWN = "{} is set per host: use `lbctl config set {} VALUE` there, without --cluster"
+OF_QUEUE = "{} is not a LIM parameter; use `lbctl config set {} VALUE --cluster`"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ OF_QUEUE = "{} is no parameter of the LIMs: `lbctl config set {} VALUE --cluster
         ("tags.cutoffs_s", OF_QUEUE),
         ("lim.max_hosts", OWN),
         ("lim.max_message_bytes", OWN),
-        ("lim.algorithm", "`lbctl algorithm NAME` changes it"),
+        ("lim.algorithm", "use `lbctl algorithm NAME`"),
     ],
 )
 def test_what_cannot_be_changed_says_what_can(name, message):
@@ -174,7 +174,7 @@ def test_saved_settings_that_make_no_sense_are_left_out_and_stay_saved():
     found, faults = settings.resumed(BASE, m.Settings(3, saved=saved))
     assert (found.algorithm, found.params, found.words) == ("", {"lim.min_gain": 0.5}, {})
     assert (found.saved, found.version) == (saved, (3, ""))
-    assert [fault.partition(" =")[0] for fault in faults] == [
+    assert [fault.partition(" =")[0].removeprefix("the saved ") for fault in faults] == [
         "lim.algorithm", "lim.later_one", "lim.probe_limit", "load.index",
     ]  # fmt: skip
 
@@ -191,7 +191,7 @@ def test_past_drains_are_bounded():
 
 def test_so_many_hosts_that_are_down_are_drained_and_no_more():
     full = Settings(drains={HostId(f"h{n}"): True for n in range(m.DRAINS_MAX)})
-    with pytest.raises(ConfigError, match="are drained already"):
+    with pytest.raises(ConfigError, match="are already drained"):
         settings.changed(full, "h1", None, {}, {HostId("one-more"): True})
     changed = settings.changed(full, "h1", None, {}, {HostId("h0"): False})
     assert changed.drains[HostId("h0")] is False

@@ -36,7 +36,7 @@ def why(state, name=H2):
 def test_a_host_that_gave_trouble_is_avoided_and_said_to():
     state = lim()
     said = state.handle(e.Trouble(H2, "broken"), NOW_S)
-    assert said == [e.Log("host h2 is avoided for a while: broken", warning=True, peer=H2)]
+    assert said == [e.Log("host h2 is avoided for now: broken", warning=True, peer=H2)]
     assert why(state).startswith("avoided: ")
 
 
@@ -98,7 +98,7 @@ def test_a_ping_is_answered():
 def test_settings_that_make_no_sense_here_are_one_line():
     _, said = actions(lim(), "h2", m.Settings(5, "h2", "FROM-THE-FUTURE"))
     assert said.warning
-    assert said.text.startswith("settings of another host are refused: ")
+    assert said.text.startswith("rejected settings from another host: ")
 
 
 def test_who_is_drained_by_others_is_and_takes_itself_off_the_list():
@@ -183,7 +183,7 @@ def test_who_says_hello_hears_of_our_load():
 def test_a_host_that_joined_and_was_lost_is_forgotten():
     state = lim(joined=("h9",))
     late_s = NOW_S + state.in_force.lim.forget_after_s + 1.0
-    assert e.Log("host h9 is forgotten", peer="h9") in state.handle(e.Tick(), late_s)
+    assert e.Log("host h9 is removed", peer="h9") in state.handle(e.Tick(), late_s)
     assert HostId("h9") not in state.table.entries
 
 

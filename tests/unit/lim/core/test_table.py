@@ -29,7 +29,7 @@ def why(table, now_s, name=H2):
 
 
 def test_a_host_is_up_then_late_then_down_by_the_age_of_its_sample(table):
-    assert table.state(H2, 100.0) == (HostState.DOWN, "not heard of yet")
+    assert table.state(H2, 100.0) == (HostState.DOWN, "not heard from yet")
     table.record(sample("h2", 1, age_s=2.0), 100.0)
     for now_s, state, reason in [
         (100.0, HostState.UP, ""),
@@ -170,7 +170,7 @@ def test_a_host_that_gave_trouble_is_avoided_for_a_while(table):
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"load": vector(accepting=False)}, "it takes no commands now"),
+        ({"load": vector(accepting=False)}, "it does not accept commands now"),
         ({"load": vector(accepting=False, slots=(0, 0))}, "its LBM does not answer"),
         ({"load": closed(Closed.OWNER)}, "its owner is back"),
         ({"load": closed(Closed.STARTING)}, "its LBM has not started yet"),

@@ -95,10 +95,10 @@ def test_fields_are_the_keys_of_json(daemon, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--sort", "cpu"), "a job has no 'cpu'"),
+        (("--sort", "cpu"), "no field 'cpu'"),
         (("--format", "id,comand"), 'did you mean "command"'),
-        (("--state", "runing"), "no job is 'runing'"),
-        (("--limit", "0"), "no whole number from 1 on"),
+        (("--state", "runing"), "no state 'runing'"),
+        (("--limit", "0"), "not a whole number above 0"),
         (
             ("--since", "tomorrow"),
             "--since: 'tomorrow' is not a time; allowed: 2h, 1d, 17:30, today",

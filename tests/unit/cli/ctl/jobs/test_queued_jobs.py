@@ -35,7 +35,7 @@ def test_an_id_that_makes_no_sense_is_a_mistake_of_the_command_line(daemon, caps
 def test_an_attempt_that_makes_no_sense(daemon, capsys, given):
     daemon("lbm")
     assert lbctl.main(["logs", f"--attempt={given}", "3"]) == 2
-    assert f"{given!r} is not an attempt's number; the first is 1" in capsys.readouterr().err
+    assert f"{given!r} is not an attempt number; the first is 1" in capsys.readouterr().err
 
 
 def test_job_waits_as_long_as_the_lbm_waits_for_the_dispatcher():
@@ -80,7 +80,7 @@ def test_wait_ends_when_outputs_have_come(daemon, capsys):
 @pytest.mark.parametrize(
     ("answer", "status", "said"),
     [
-        ({"outputs_coming": 2}, 2, "ended, but outputs of 2 are still on their way here"),
+        ({"outputs_coming": 2}, 2, "ended, but outputs of 2 are still being fetched"),
         ({"outputs_trouble": "12_3: h2"}, 0, "outputs not fetched yet: 12_3: h2"),
         ({"outputs_trouble": "7: h2", "all_done": False}, 1, "outputs not fetched yet: 7: h2"),
     ],
@@ -96,8 +96,8 @@ def test_wait_says_that_outputs_have_not_come(daemon, capsys, monkeypatch, answe
     ("states", "said"),
     [
         ({"done": 12}, ""),
-        ({"done": 197, "failed": 2, "lost": 1}, "3 of 200 failed: `lbctl job 3` says how\n"),
-        ({"cancelled": 1}, "0 of 1 failed, 1 was cancelled: `lbctl job 3` says how\n"),
+        ({"done": 197, "failed": 2, "lost": 1}, "3 of 200 failed: see `lbctl job 3`\n"),
+        ({"cancelled": 1}, "0 of 1 failed, 1 was cancelled: see `lbctl job 3`\n"),
     ],
 )
 def test_wait_says_at_the_end_on_a_terminal_what_failed(daemon, capsys, monkeypatch, states, said):
@@ -168,15 +168,15 @@ def test_a_labs_daemons_are_not_asked_to_make_way(tmp_path, monkeypatch, capsys)
     monkeypatch.setenv("LBD_CONFIG", str(config))
     assert lbctl.main(["restart"]) == 1
     err = capsys.readouterr().err
-    assert err.startswith("lbctl: in a lab nobody starts daemons again; to restart the LBM of h1 ")
+    assert err.startswith("lbctl: nothing restarts daemons in a lab; to restart the LBM of h1 ")
     assert err.endswith(f" && lbd lab start h1 lbm --dir {tmp_path}\n")
 
 
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({"array": "0-3", "tasks": {"pending": 4}}, "gang     its 4 tasks begin together"),
-        ({"array_id": "12", "array_index": 3}, "gang     one of 4 tasks that begin together"),
+        ({"array": "0-3", "tasks": {"pending": 4}}, "gang     its 4 tasks start together"),
+        ({"array_id": "12", "array_index": 3}, "gang     one of 4 tasks that start together"),
     ],
     ids=["array", "task"],
 )
@@ -249,10 +249,10 @@ NOT_BEGUN = {"data": [], "at": [0, 0], "attempt": 0, "more": True, "state": "pen
 
 
 def test_logs_of_a_job_that_has_not_begun_say_why(daemon, capsys):
-    pending = {**JOB, "id": 5, "state": "pending", "reason": "2 jobs go before it"}
+    pending = {**JOB, "id": 5, "state": "pending", "reason": "2 jobs are ahead of it"}
     daemon("lbm", **{"queue.logs": NOT_BEGUN, "queue.jobs": {"jobs": [pending]}})
     assert lbctl.main(["logs", "5"]) == 0
-    said = "lbctl: job 5 has not begun: 2 jobs go before it\n"
+    said = "lbctl: job 5 has not started: 2 jobs are ahead of it\n"
     assert capsys.readouterr() == ("", said)
 
 
@@ -269,7 +269,7 @@ def test_logs_of_a_task_name_its_own_files(daemon, capsys):
     job |= {"id": "5_7", "array_index": 7, "output": "out.%a", "error": "%h.%A", "host": "h2"}
     daemon("lbm", **{"queue.logs": {"attempt": 1, "at": [0, 0]}, "queue.jobs": {"jobs": [job]}})
     assert lbctl.main(["logs", "5_7"]) == 0
-    said = "lbctl: the output of job 5_7 goes to out.7, its errors to h2.5\n"
+    said = "lbctl: the output of job 5_7 goes to out.7, its standard error to h2.5\n"
     assert capsys.readouterr() == ("", said)
 
 
@@ -345,4 +345,4 @@ def test_following_a_job_says_once_why_it_has_not_begun(daemon, capsys):
         **{"queue.logs": lambda _: {"ok": True, **next(pieces)}, "queue.jobs": {"jobs": [pending]}},
     )
     assert lbctl.main(["logs", "-f", "5"]) == 0
-    assert capsys.readouterr() == ("", "lbctl: job 5 has not begun\n")
+    assert capsys.readouterr() == ("", "lbctl: job 5 has not started\n")

@@ -93,9 +93,10 @@ def test_both_kinds_in_one_list(lbm, capsys):
 @pytest.mark.parametrize(
     ("ids", "said"),
     [
-        (["h1-1"], "1 plain command of yours runs on: h1-1; `lbctl kill --user ann` ends it, too"),
+        (["h1-1"], "1 plain command of yours runs on: h1-1; `lbctl kill --user ann` ends it as "
+                   "well"),
         (["h1-1", "h1-2"], "2 plain commands of yours run on: h1-1, h1-2; `lbctl kill --user ann` "
-         "ends them, too"),
+                           "ends them as well"),
         ([], ""),
     ],
 )  # fmt: skip
@@ -114,7 +115,7 @@ def test_a_plain_command_has_no_place_in_the_queue(lbm, capsys, verb):
     assert lbctl.main([verb, "h1-1"]) == 1
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith("lbctl: h1-1 is a plain lbrun: only jobs of the queue can be ")
+    assert err.startswith("lbctl: h1-1 is a plain lbrun; only queued jobs can be ")
     assert not [request for request in lbm.asked if request["op"] == "queue.act"]
 
 
@@ -154,7 +155,7 @@ def test_an_error_under_json_is_an_object(daemon, capsys, words, kind, fix):
 
 def test_wait_gives_an_lbm_time_to_come_back(daemon, monkeypatch):
     monkeypatch.setattr(plain_commands, "PAUSE_S", 0.01)
-    away = {"ok": False, "error": "h1, where h1-7 was started: its lbm cannot be reached",
+    away = {"ok": False, "error": "h1, where h1-7 was started: its LBM cannot be reached",
             "code": "unavailable"}  # fmt: skip
     ended = {"ok": True, "job": {**JOB, "state": "done"}, "open": False}
     answers = iter((away, away, ended))
@@ -172,7 +173,7 @@ def test_but_no_longer_than_it_was_told_to(daemon, capsys):
 
 def test_the_word_for_where_it_ran_is_explained():
     lines = details({"reason": "lowest"}, Clock(0.0, True))
-    assert lines[-1] == "reason     lowest: the best of the willing hosts"
+    assert lines[-1] == "reason     lowest: the best of the hosts that accept commands"
     assert details({"reason": "other"}, Clock(0.0, True))[-1] == "reason     other"
 
 
@@ -195,8 +196,8 @@ def test_what_daemons_said_is_shown_with_whom_it_lacks(daemon, capsys):
     assert first.endswith(".000 h1 lbm debug: job 12: accepted")
     assert second.endswith(".000 h2 lbm debug: runs?[2J")
     assert err.splitlines() == [
-        "lbctl: these are the last ones: there were more",
-        "lbctl: without what these know: h3 (down), h4 (no answer within 5 s)",
+        "lbctl: earlier lines have been dropped",
+        "lbctl: lines of these daemons are missing: h3 (down), h4 (no answer within 5 s)",
         "lbctl: h5 does not show its lines here (admin.hosts there)",
     ]
     assert lbctl.main(["logs", "--daemons", "12_7", "--json"]) == 0
@@ -209,13 +210,13 @@ def test_of_a_plain_command_its_own_host_is_asked(daemon, capsys):
     lbm = daemon("lbm", **{"command.lines": reply})
     assert lbctl.main(["logs", "--daemons", "h1-26"]) == 0
     assert [one["op"] for one in lbm.asked] == ["command.lines"]
-    assert capsys.readouterr().err == "lbctl: no daemon remembers anything of job h1-26\n"
+    assert capsys.readouterr().err == "lbctl: no daemon has any lines about job h1-26\n"
 
 
 @pytest.mark.parametrize("more", [("-f",), ("--attempt", "2"), ("--failed",)])
 def test_what_daemons_said_is_not_followed(capsys, more):
     assert lbctl.main(["logs", "--daemons", *more, "12"]) == 2
-    assert "no -f, no --attempt" in capsys.readouterr().err
+    assert "it takes neither -f, --attempt" in capsys.readouterr().err
 
 
 def test_what_is_not_ended_yet_is_not_said_to_be_killed(daemon, capsys):

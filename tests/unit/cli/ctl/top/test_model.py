@@ -154,7 +154,7 @@ def test_a_row_that_somebody_went_to_stays_chosen_in_a_new_order(key):
 def test_an_order_that_a_view_has_not_is_said():
     shown = top(LOADS)
     shown.press("T")
-    assert shown.lines[-1] == "hosts have no RAN"
+    assert shown.lines[-1] == "hosts have no column RAN"
     shown.press("down")
     assert shown.lines[-1] == KEYS
 
@@ -233,7 +233,7 @@ def test_hosts_are_not_killed():
     shown = top([host(1)], [job(7)])
     assert shown.press("k", "y") is None
     shown.press("k")
-    assert "choose one" in shown.lines[-1]
+    assert "select one" in shown.lines[-1]
 
 
 @pytest.mark.parametrize("key", ["q", "Q", "\x03", "\x04", "f10"])

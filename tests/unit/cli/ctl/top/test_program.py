@@ -196,7 +196,7 @@ def test_an_error_gives_the_terminal_back_and_is_said(daemon, top):
     screen = top()
     screen.wait_for("no jobs")
     lim.answers["status"] = {**STATUS, "hosts": [{**HOST, "queues": 3}]}
-    screen.wait_for("holds no object 'queues'")
+    screen.wait_for("contains no object 'queues'")
     lim.answers["status"] = STATUS
     screen.wait_for("h1 (here)")
     screen.press("q")

@@ -1,4 +1,4 @@
-"""Gangs: jobs of an array that begin together or not at all."""
+"""Gangs: jobs of an array that start together or not at all."""
 
 import pytest
 
@@ -84,7 +84,7 @@ def test_a_host_of_an_older_release_gets_none_of_a_gang():
 def test_one_that_is_too_large_waits_for_hosts_and_says_so():
     table = Table(hosts=(H1, H2))
     assert table.gang(6) == []
-    said = "needs 6 slots together; the hosts that it may use have 4"
+    said = "needs 6 slots together; the hosts it may use have 4"
     assert stuck_reason(table.life, JobId("1")) == said
     assert table.why(3) == said
     (passes,) = table.submit()
@@ -127,7 +127,9 @@ def test_who_is_not_ready_in_time_makes_the_others_wait_no_longer():
         table.refused(begin, "late")
     assert not table.life.leased
     assert "not ready within 20 s" in table.life.jobs[begins[2].job].held
-    assert table.why(1).startswith("waits for job 1_2 (held for a while: was not ready within 20 s")
+    assert table.why(1).startswith(
+        "waiting for job 1_2 (held for a while: was not ready within 20 s"
+    )
     table.now_s = 26.0
     assert len(of_kind(Begin, table.life.tick(*table.when))) == 3
 
@@ -249,7 +251,7 @@ def test_to_hold_or_release_one_is_to_do_so_with_all():
     table.host(H1)
     assert not table.life.leased
     assert len(of_kind(Begin, table.life.release(JobId("1"), *table.when))) == 2
-    with pytest.raises(LbdError, match="job 1 is about to begin on h1"):
+    with pytest.raises(LbdError, match="job 1 is about to start on h1"):
         table.life.hold(JobId("1"), "held by ann", *table.when)
 
 

@@ -254,7 +254,7 @@ class History(Account):
             return
         together = self.together(row)
         if any(one.host for one in together):
-            with pytest.raises(LbdError, match="only a pending one can be held"):
+            with pytest.raises(LbdError, match="only pending jobs can be held"):
                 self.life.hold(row.job.id, "held by ann", *self.when)
             return
         for one in together:

@@ -17,7 +17,7 @@ def test_a_host_whose_owner_is_back_has_all_begin_again():
     assert not table.life.tick(*table.when)  # once is enough
     killed = Ending(Cause.SIGNALLED, None, 15)
     (first,) = of_kind(Changed, table.ended(begins[0], killed))
-    assert (first.fate, first.ending.reason) == (Fate.CANCELLED, "its whole gang begins again")
+    assert (first.fate, first.ending.reason) == (Fate.CANCELLED, "its whole gang starts again")
     (asker,) = of_kind(Changed, table.ended(begins[1], killed))
     assert asker.fate is Fate.EVICTED
     assert "h" in asker.ending.reason

@@ -76,7 +76,7 @@ def test_one_that_is_refused_gives_back_what_all_of_them_had():
 def test_one_that_no_hosts_can_ever_hold_says_how_many_they_can():
     table = table_of(h1=facts(), h2=facts(gpus=1))
     assert table.gang(4, needs=GPU) == []
-    said = "needs room for 4 tasks together, each with gpu; the hosts that it may use have room for"
+    said = "needs room for 4 tasks together, each with gpu; the hosts it may use have room for"
     assert table.why(2) == f"{said} 3"
     assert places(table.host(H3, 4, facts=facts(gpus=1))) == [H1, H1, H2, H3]
 
@@ -84,7 +84,7 @@ def test_one_that_no_hosts_can_ever_hold_says_how_many_they_can():
 def test_what_nobody_has_is_said_as_of_a_job():
     table = table_of(h1=facts(gpus=0))
     assert table.gang(2, needs=GPU) == []
-    assert table.why(1) == "h1: no gpu; it begins once a host has what it needs"
+    assert table.why(1) == "h1: no gpu; it starts once a host has what it needs"
 
 
 def test_resources_are_kept_for_it_as_slots_are():

@@ -29,7 +29,7 @@ def test_a_gang_that_is_next_keeps_the_slots_that_become_free():
         table.why(3)
         == "needs 4 slots together and holds 3; other jobs wait for it on h1, h2 from 0 until 100"
     )
-    kept = "a slot is free on h1, h2, beside those kept for the gang of job 3_0"
+    kept = "a slot is free on h1, h2, besides those reserved for the gang of job 3_0"
     assert table.why(7) == f"next, as soon as {kept}"
     assert Forecast(table.life.queues).of_another(1, table.now_s).wait_s is None
     begins = of_kind(Begin, table.ended(second))
@@ -241,7 +241,7 @@ def test_a_gang_that_its_user_may_not_have_now_keeps_nothing():
     table = Table(hosts=(H1, H2), rules=Rules(user_slots=2))
     (held,) = table.submit(user="ann")
     assert table.gang(2, user="ann") == []
-    assert table.why(2) == "jobs of ann hold 1 slot; 2 is the most for a user"
+    assert table.why(2) == "ann's jobs hold 1 slot; the limit per user is 2"
     assert len(table.submit(user="bob")) == 1
     assert len(of_kind(Begin, table.ended(held))) == 2
 
@@ -252,7 +252,7 @@ def test_a_gang_keeps_its_place_when_its_hosts_go_and_come():
     table.gang(2)
     table.submit()
     table.life.host_gone(H1, *table.when)
-    assert table.why(2).startswith("no host takes jobs: 1 host out of contact")
+    assert table.why(2).startswith("no host accepts jobs: 1 host out of contact")
     begins = of_kind(Begin, table.host(H2))
     assert [one.job for one in begins] == ["2", "3"]
 

@@ -150,7 +150,7 @@ def test_it_holds_out_no_longer_than_it_may():
     first = decided(rooms, now_s=100.0, hold_s_max=60.0)
     assert first.ask_at_s == 160.0
     last = decided(rooms, head=first.head, now_s=160.0, hold_s_max=60.0)
-    assert last == BeginOn("h1", 1, "has held out for as long as it may")
+    assert last == BeginOn("h1", 1, "has waited as long as allowed")
 
 
 def test_a_host_that_leaves_takes_its_offer_along():
@@ -205,7 +205,7 @@ def test_speedups_are_learnt_by_user_and_command():
     seen, truth = Speedups(), Speedup(8.0, 0.5)
     for n in (1, 2, 4, 8, 16):
         seen.ended("ann", "solve", n, truth.run_s(600.0, n))
-    assert seen.of("ann", "solve", 32, 50.0).linear  # nobody waits for the fit
+    assert seen.of("ann", "solve", 32, 50.0).linear  # nothing is waiting for the fit
     fitted(seen)
     known = seen.of("ann", "solve", 32, 50.0)
     assert known.fitted is not None

@@ -166,7 +166,7 @@ def test_the_situation_is_that_of_the_line_it_would_join():
         ("h1", 1, 4), ("h2", 2, 2)
     ]  # fmt: skip
     nowhere, how = forecast.situation(QueuedJob(JobId(""), 9), NONE, 10.0)
-    assert (nowhere.rooms, how) == ((), "no host that takes jobs now has 9 slots")
+    assert (nowhere.rooms, how) == ((), "no host that accepts jobs now has 9 slots")
 
 
 def test_a_submission_is_predicted_like_a_question_and_an_array_task_by_task():

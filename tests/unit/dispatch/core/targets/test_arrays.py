@@ -107,9 +107,9 @@ def test_it_keeps_its_place_before_who_came_later_but_takes_no_more_than_it_need
 def test_what_cannot_be_in_time_takes_turns_as_any_array_does():
     table = Table(slots=2)
     table.array(1, 64, 1.0)
-    assert table.standing(1001).why.startswith("the most it may have: it will end ")
+    assert table.standing(1001).why.startswith("the limit; it will end ")
     waits = table.queues.shares.obstacle(table.queues.registry[JobId("1064")].job)
-    said = "2 tasks of its array are running, the most it may have, and it will still be late"
+    said = "2 tasks of its array are running, the limit, and it will still be late"
     assert waits == said
     table.arrive("9")
     table.now_s = 1.0
@@ -123,9 +123,9 @@ def test_where_nothing_is_known_it_takes_turns_until_a_task_has_ended():
     assert len(table.running) == 2
     found = table.standing(1001)
     assert found.end is None
-    assert "it is not known yet" in found.why
+    assert "it is not yet known" in found.why
     waits = table.queues.shares.obstacle(table.queues.registry[JobId("1064")].job)
-    assert waits.endswith("the most it may have until it is known how long they take")
+    assert waits.endswith("the limit until it is known how long they take")
     table.arrive("9")
     table.now_s = 10.0
     table.ended(1001)

@@ -149,14 +149,14 @@ class PlainArray:
         end = self.end(now_s)
         if end is None:
             return (
-                "it is not known yet how long its tasks take: until some have ended it takes turns"
-                f" with others, with at most {self.at_once} at once"
+                "it is not yet known how long its tasks take: until some have ended, it takes "
+                f"turns with others, at most {self.at_once} at once"
             )
         if not self.waiting:
             return "its last tasks are running, and more slots would not help"
         late_s = now_s + end[0] - self.until_s
         if not self.in_time:
-            said = f"the most it may have: it will end {show_duration(late_s)} late on average"
+            said = f"the limit; it will end {show_duration(late_s)} late on average"
         elif self.at_once == 1 and -late_s > end[1]:
             early = show_duration(-late_s)
             said = f"one at a time is enough: it will end {early} early on average"
@@ -180,10 +180,10 @@ class PlainArray:
             return "other arrays with targets need all slots more urgently"
         said = "1 task of its array is" if running == 1 else f"{running} tasks of its array are"
         if not self.known:
-            return f"{said} running, the most it may have until it is known how long they take"
+            return f"{said} running, the limit until it is known how long they take"
         if self.in_time:
             return f"{said} running, as many as it needs to end {self.when}"
-        return f"{said} running, the most it may have, and it will still be late"
+        return f"{said} running, the limit, and it will still be late"
 
 
 class Plain:
