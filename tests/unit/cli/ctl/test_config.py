@@ -262,7 +262,16 @@ REVOKED = {"signed_by": "h2", "doubt": "h2, which has signed them, is revoked"}
     [
         ({"signed_by": "h2"}, "h2", "signed by h2, which is to be replaced: h1 has signed them;"),
         (REVOKED, "h4", "signed by h2, which is revoked: h1 has signed them;"),
-        ({**REVOKED, "signed_by": "h1"}, "", "signed with an old certificate: h1 has signed them;"),
+        (
+            {**REVOKED, "signed_by": "h1"},
+            "",
+            "signed with an old certificate of h1: h1 has signed them;",
+        ),
+        (
+            {"signed_by": "h2", "doubt": "they are signed with an old certificate of h2"},
+            "",
+            "signed with an old certificate of h2: h1 has signed them;",
+        ),
         ({"signed_by": "h2"}, "h4", ""),
         ({"signed_by": ""}, "", ""),
         (REVOKED | {"refuses": True}, "h4", "hosts that join will not take them: h1 may not"),
