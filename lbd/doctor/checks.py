@@ -254,7 +254,7 @@ def containment(reply: Json) -> Iterator[Check]:
     """The keeper, and what holds a job's process tree together."""
     keeper, how = number(reply, "keeper"), text(reply, "containment")
     if keeper > 0:
-        yield Check("keeper", OK, f"process {keeper:.0f}")
+        yield Check("keeper", OK, f"process {keeper:.0f}{older(reply.get('keeper_version'))}")
     else:
         yield Check("keeper", FAULT, "not running: no job can start here", "restart lbd lbm")
     if how == "session":
@@ -269,6 +269,18 @@ def containment(reply: Json) -> Iterator[Check]:
         yield Check("containment", WARN, says, fix)
     elif how:
         yield Check("containment", OK, f"{how}: all processes of a job end with it")
+
+
+def older(version: object) -> str:
+    """What is said of a keeper that an upgrade has left alone. None: the LBM does not know."""
+    if version in (None, __version__):
+        return ""
+    release = f"lbd {version}" if version else "an earlier release"
+    return (
+        f", of {release}, until the next boot; to have that of {__version__} now: `lbctl drain` "
+        "this host, `systemctl restart lbd-keeper` (which ends what runs here), `lbctl undrain`; "
+        "or stop `lbd up` and start it again"
+    )
 
 
 def limits(reply: Json, config: Config) -> Iterator[Check]:

@@ -23,6 +23,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from lbd import __version__
 from lbd.keeper import fd_store as holding
 from lbd.keeper.child import Parent
 from lbd.keeper.fd_store import Holding, frame_of
@@ -59,6 +60,7 @@ from lbd.keeper.protocol import (
     TREAT,
     UID,
     USER_US,
+    VERSION,
     WANTED,
 )
 from lbd.keeper.spawn_order import JOB
@@ -188,7 +190,7 @@ class Keeper:
                 self._receive()
         self._lost()
         self._lbm = LbmLine(connection, ORDER_LIMIT_BYTES)
-        us = (PID, os.getpid()), (UID, os.geteuid())
+        us = (PID, os.getpid()), (UID, os.geteuid()), (VERSION, __version__)
         jobs, kind = self._beginnings.jobs_there(), self._containment.described(KIND, LIMITS)
         self._holding.give(self._lbm, jobs, HELLO, *us, *kind)
         self._watch_lbm()

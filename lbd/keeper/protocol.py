@@ -17,7 +17,7 @@ HOLDERS = b"H"  # UID, PATHS: end that user's processes which have one of these 
 QUIT = b"Q"  # end every job, then this process
 # keeper -> LBM
 HAS = b"J"  # JOB, BELONGINGS: it has this job, from an LBM before; all of them before HELLO
-HELLO = b"O"  # KIND (containment), PID, UID
+HELLO = b"O"  # KIND (containment), PID, UID, LIMITS, VERSION (of lbd)
 BEGUN = b"B"  # JOB, PID, GROUP
 ANSWERED = b"A"  # JOB, ANSWER: to an order that only asks; nothing ran
 FAILED = b"F"  # JOB, PHASE, NUMBER (errno): nothing ran
@@ -27,7 +27,7 @@ EXITED = b"X"  # JOB, NUMBER (wait status), USER_US, SYSTEM_US, RSS_KIB, OUT_OF_
 PID, UID, GROUP = b"p", b"u", b"g"
 PLACES = b"l"
 PATHS = b"h"  # with NULs between them
-KIND, LIMITS = b"k", b"m"
+KIND, LIMITS, VERSION = b"k", b"m", b"v"
 PHASE, WANTED, NUMBER, ANSWER = b"s", b"w", b"n", b"a"
 USER_US, SYSTEM_US = b"U", b"Y"
 RSS_KIB = b"R"

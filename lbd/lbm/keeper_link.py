@@ -89,6 +89,18 @@ class Spawned:
                 future.exception()  # seen: nobody need be waiting for it
 
 
+ABOUT = (keeper.KIND, keeper.LIMITS, keeper.VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a keeper says of itself."""
+
+    containment: str = "none"
+    limits: str = ""  # by what it limits jobs
+    version: str = ""  # of lbd; one of an earlier release does not say
+
+
 class KeeperLink:
     """One connection to one keeper. `on_lost` is called once when it breaks."""
 
@@ -98,10 +110,9 @@ class KeeperLink:
         self._split = frames.Splitter(FRAME_LIMIT_BYTES)
         self._sending = asyncio.Lock()
         self._socket: socket.socket | None = None
-        self.containment = "none"
+        self.about = About()
         self.pid = self.lost_pid = 0
         self.uid = os.geteuid()  # of the keeper
-        self.limits = ""  # by what it limits jobs
         self.given: list[int] = []  # by an earlier LBM
         self._awaited = 0  # so many of them
         self._meanwhile: list[tuple[bytes, dict[bytes, bytes]]] | None = None
@@ -121,7 +132,7 @@ class KeeperLink:
     @property
     def weighs_cpu(self) -> bool:
         """Has it better than nice values for `limits.cpu_weight`?"""
-        return "cpu=nice" not in self.limits
+        return "cpu=nice" not in self.about.limits
 
     @property
     def alive(self) -> bool:
@@ -197,10 +208,10 @@ class KeeperLink:
 
     def _heard(self, tag: bytes, given: dict[bytes, bytes]) -> None:
         if tag == keeper.HELLO:
-            self.containment = given[keeper.KIND].decode()
+            words = (given.get(key, b"").decode() for key in ABOUT)
+            self.about = About(*words)
             self.pid = int(given[keeper.PID])
             self.uid = int(given[keeper.UID])
-            self.limits = given.get(keeper.LIMITS, b"").decode()
             self._awaited = int(given.get(holding.COUNT, b"0"))
         if tag in (keeper.HELLO, holding.GIVEN):
             if len(self.given) >= self._awaited:

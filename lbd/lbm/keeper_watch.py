@@ -51,7 +51,7 @@ class KeeperWatch:
         # To be kept while their daemons are away; a keeper of a release before takes no notice.
         places = frames.field(keeper.PLACES, places_of(self._config).encode())
         await self.link.say(frames.pack(keeper.PORTS, places))
-        log.info("keeper pid=%d containment=%s", self.link.pid, self.link.containment)
+        log.info("keeper pid=%d containment=%s", self.link.pid, self.link.about.containment)
 
     async def end(self) -> None:
         if self.link.alive:

@@ -12,6 +12,7 @@ from lbd.lim.core import messages as m
 from lbd.lim.core.events import ChangeSettings
 from lbd.lim.core.signed import sealed, signed_text, vetted
 from lbd.lim.core.state import LimState
+from lbd.model import HostId, HostState
 from lbd.net.tls import Tls
 from lbd.text.one_line import one_line
 from lbd.trust.der import dns_names
@@ -20,6 +21,8 @@ from lbd.trust.names import identity_of
 log = logging.getLogger("lbd.settings")
 
 REVOKED = "{}, which signed them, is revoked"
+OLD = "they are signed with an old certificate of {}"  # the host itself has a new one
+DOWN = HostState.DOWN
 SAID_AGAIN_S = 60.0  # after a complaint of what a host has sent
 SAYERS_MAX = 1024
 FIX = (
@@ -75,8 +78,18 @@ class PolicyGuard:
             signer = identity_of(dns_names(seal.certificate)) if seal.counter else None
         except ValueError:
             return ""
-        is_revoked = signer is not None and self._tls.is_revoked(signer)
-        return REVOKED.format(seal.author) if is_revoked else ""
+        if signer is None or not self._tls.is_revoked(signer):
+            return ""
+        return (OLD if self._is_member(HostId(seal.author)) else REVOKED).format(seal.author)
+
+    def _is_member(self, host: HostId) -> bool:
+        """Whether it has a certificate that counts, as far as can be seen from here."""
+        if host == self._state.me:
+            return not self._tls.is_revoked(self._tls.identity)
+        entry = self._state.table.entries.get(host)
+        if entry is None or self._state.table.state(host, time.monotonic())[0] is DOWN:
+            return False
+        return not self._tls.is_out(host, max(entry.heard_at_s, entry.sampled_at_s))
 
     def _say(self, sender: str, why: str) -> None:
         """Now and then: a host may send as much as it likes."""

@@ -384,7 +384,8 @@ def sign_again(daemons: Daemons, replaced: str) -> None:
         return
     own = daemons.config.host.name
     why = "is revoked" if is_revoked else "must be replaced"
-    why = "with an old certificate" if signer == own else f"by {signer}, which {why}"
+    is_old = signer == own or "old certificate" in text(found, "doubt")
+    why = f"with an old certificate of {signer}" if is_old else f"by {signer}, which {why}"
     try:
         daemons.lim({"op": "settings", "sign": True}, FORWARD_TIMEOUT_S)
         done = f"now signed by {own}; see `lbctl config show --changed`"

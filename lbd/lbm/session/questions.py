@@ -90,8 +90,9 @@ class Questions:
                 "jobs": len(self._host.jobs.running),
                 "waiting": len(self._host.slots.waiting) + len(self._home.room.waiting),
                 "keeper": self._host.link.pid,
-                "containment": self._host.link.containment,
-                "limits": self._host.link.limits,
+                "containment": self._host.link.about.containment,
+                "limits": self._host.link.about.limits,
+                "keeper_version": self._host.link.about.version,
                 "version": __version__,
             }
         if operation in ("eligible", "shims"):

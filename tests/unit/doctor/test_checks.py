@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lbd import __version__
 from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
 from lbd.doctor.checks import (
     FAULT,
@@ -177,6 +178,22 @@ def test_a_host_that_answers_is_not_behind_a_firewall(error, fix):
     (found,) = peer({"name": "h2", "reachable": False, "error": error}, {})
     assert found.fix.startswith(fix)
     assert ("firewall" in found.fix or "7901" in found.fix) == ("refused" not in error)
+
+
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        ({"keeper_version": __version__}, "process 7"),
+        ({}, "process 7"),  # an LBM that does not say
+        ({"keeper_version": "0.0.9"}, "process 7, of lbd 0.0.9, until the next boot; "),
+        ({"keeper_version": ""}, "process 7, of an earlier release, until the next boot; "),
+    ],
+)
+def test_a_keeper_that_an_upgrade_has_left_alone_is_said_to_be_old(version, says):
+    (found, *_) = containment({"keeper": 7, "containment": "cgroup2", **version})
+    assert found.state == "ok"
+    assert found.says.startswith(says)
+    assert ("systemctl restart lbd-keeper" in found.says) is (found.says != "process 7")
 
 
 def test_fixes_are_commands_that_can_be_typed():

@@ -16,9 +16,9 @@ from lbd.keeper.user_lookups import Waiting
 from lbd.lbm.keeper_link import KeeperLink, SpawnFailed
 
 
-def hello(pid):
+def hello(pid, *more):
     kind = (keeper.KIND, "none"), (keeper.UID, 0)
-    return frame_of(keeper.HELLO, (keeper.PID, pid), *kind)
+    return frame_of(keeper.HELLO, (keeper.PID, pid), *kind, *more)
 
 
 async def test_half_a_frame_of_one_keeper_is_nothing_of_the_next(tmp_path):
@@ -29,21 +29,21 @@ async def test_half_a_frame_of_one_keeper_is_nothing_of_the_next(tmp_path):
         listener.listen()
         listener.setblocking(False)
 
-        async def keeper_of(pid, last_words=b""):
+        async def keeper_of(pid, *more, last_words=b""):
             connecting = asyncio.create_task(link.connect(path, Config()))
             connection, _ = await asyncio.get_running_loop().sock_accept(listener)
-            connection.send(hello(pid) + last_words)
+            connection.send(hello(pid, *more) + last_words)
             return connecting, connection
 
-        connecting, first = await keeper_of(7, hello(8)[:-4])
+        connecting, first = await keeper_of(7, last_words=hello(8)[:-4])
         await asyncio.wait_for(connecting, 5)
-        assert link.pid == 7
+        assert (link.pid, link.about.version) == (7, "")  # of a release that does not say
         first.close()
         await asyncio.wait_for(lost.wait(), 5)
-        connecting, second = await keeper_of(9)
+        connecting, second = await keeper_of(9, (keeper.VERSION, "0.2.0"))
         with second, contextlib.closing(link):
             await asyncio.wait_for(connecting, 5)
-            assert link.pid == 9
+            assert (link.pid, link.about.version) == (9, "0.2.0")
 
 
 async def test_it_knows_what_the_keeper_has_of_an_lbm_before(tmp_path):

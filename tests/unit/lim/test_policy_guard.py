@@ -216,6 +216,19 @@ def test_who_does_not_take_a_policy_makes_none_and_others_are_told_to_sign_it(
     assert cluster["h3"].change(e.ChangeSettings("THRHLD", {}, save=True)).seal.author == "h3"
 
 
+def test_an_old_certificate_of_a_host_that_has_a_new_one(authority, trusts, cluster):
+    """As after `lbctl restore`: it is the certificate that is revoked, and not the host."""
+    made = cluster["h2"].change(e.ChangeSettings("LOWEST", {}, save=True))
+    cluster["h3"].hear("h2", made)
+    revoked = authority.revoke("h2")
+    for tls in trusts.values():
+        tls.learn(revoked)
+    assert cluster["h2"].guard.doubt() == "h2, which has signed them, is revoked"
+    trusts["h2"].identity = replace(trusts["h2"].identity, issue=1000)
+    assert cluster["h2"].guard.doubt() == "they are signed with an old certificate of h2"
+    assert cluster["h3"].guard.doubt() == "h2, which has signed them, is revoked"
+
+
 def test_a_restart_keeps_it_with_its_seal(trusts, strict):
     made = strict["h1"].change(e.ChangeSettings("LOWEST", {"lim.min_gain": 0.4}, save=True))
     made = strict["h1"].change(e.ChangeSettings("THRHLD", {}))  # not saved

@@ -262,7 +262,16 @@ REVOKED = {"signed_by": "h2", "doubt": "h2, which signed them, is revoked"}
     [
         ({"signed_by": "h2"}, "h2", "signed by h2, which must be replaced: now signed by h1;"),
         (REVOKED, "h4", "signed by h2, which is revoked: now signed by h1;"),
-        ({**REVOKED, "signed_by": "h1"}, "", "signed with an old certificate: now signed by h1;"),
+        (
+            {**REVOKED, "signed_by": "h1"},
+            "",
+            "signed with an old certificate of h1: now signed by h1;",
+        ),
+        (
+            {"signed_by": "h2", "doubt": "they are signed with an old certificate of h2"},
+            "",
+            "signed with an old certificate of h2: now signed by h1;",
+        ),
         ({"signed_by": "h2"}, "h4", ""),
         ({"signed_by": ""}, "", ""),
         (REVOKED | {"refuses": True}, "h4", "hosts that join will not accept them: h1 may not"),
