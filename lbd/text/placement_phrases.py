@@ -13,6 +13,7 @@ PHRASES = {
     "no-reservation": "no other host has made a reservation (RESERVE)",
     "none-below-threshold": "none of the hosts asked is below lim.local_threshold",
     "random": "picked at random (RANDOM)",
+    "never": "eligibility.never keeps it here",
     "no-balancing": "the algorithm NOLB never sends commands away",
     "centre-silent": "the coordinator does not answer",
     "below-threshold": "the load is not above lim.local_threshold",
