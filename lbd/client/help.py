@@ -108,9 +108,9 @@ ANSWER_S = 5.0
 
 
 def explain(options: "Options") -> int:
-    from lbd.client.complaints import FAILED, say
+    from lbd.client.complaints import FAILED, encode, say
     from lbd.client.daemons import ask
-    from lbd.client.lbm_socket import find_runtime_dirs
+    from lbd.client.lbm_socket import find_runtime_dirs, is_kept_here
     from lbd.client.surroundings import working_directory
     from lbd.console import decision
     from lbd.console.decision import ask_eligible
@@ -129,6 +129,7 @@ def explain(options: "Options") -> int:
         request, options.command, working_directory(options), options.values.get("chdir", "")
     )
     asked["staged"] = bool(options.send or options.fetch)
+    asked["kept"] = is_kept_here(options.values.get("config"), [encode(w) for w in command])
     try:
         reply = decision.ask_both(
             lambda asked: ask(directories, "lbm", asked, ANSWER_S),

@@ -57,6 +57,23 @@ def find_runtime_dirs(config: str | None) -> list[str]:
     return [own, "/run/lbd"]
 
 
+def is_kept_here(config: str | None, command: list[bytes]) -> bool:
+    """By `eligibility.never` of the user's own lbd.toml, which the LBM does not read. Raises
+    Trouble if that cannot be said."""
+    environment: dict[bytes, bytes] = posix.environ
+    given = encode(config) if config is not None else environment.get(b"LBD_CONFIG", b"")
+    path = given or environment.get(b"HOME", b"") + b"/.config/lbd/lbd.toml"
+    try:
+        text = read_config(path, of_root=not given and posix.geteuid() == 0)
+    except OSError:
+        return False
+    if b"never" not in text:
+        return False
+    from lbd.client.unusual_config import never_leaves
+
+    return never_leaves(path, command)
+
+
 def read_config(path: bytes, *, of_root: bool) -> bytes:
     """Raises OSError also for what is no file: none waits for somebody to write to a FIFO, or reads
     a device without end; and where it is to be `of_root` for one of another user's, by whose HOME

@@ -3,6 +3,7 @@
 import posix
 
 from lbd.client.complaints import Trouble, Voice, encode
+from lbd.client.lbm_socket import is_kept_here
 from lbd.client.options import Options, depth
 from lbd.local import client_tags as tags
 from lbd.local.frames import field
@@ -147,6 +148,8 @@ def make_request(options: Options, around: Surroundings, terminal: "Terminal | N
         flags += tags.FLAG_TELL
     if "shim" in plain:
         flags += tags.FLAG_SHELL
+    elif is_kept_here(values.get("config"), around.command):
+        flags += tags.FLAG_KEPT
     pairs = []
     if terminal is not None:
         flags += terminal.flags()

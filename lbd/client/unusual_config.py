@@ -1,4 +1,5 @@
-"""`host.runtime_dir` where it is written in a way that takes a TOML parser to read."""
+"""What of lbd.toml takes a TOML parser to read: `host.runtime_dir` where it is written in an unusual
+way, and the user's own `eligibility.never`."""
 
 import os
 import tomllib
@@ -8,12 +9,27 @@ from lbd.client.complaints import Trouble
 
 def runtime_dir_of(path: bytes) -> str:
     """Returns `host.runtime_dir` of that file. Raises Trouble."""
-    try:
-        with open(path, "rb") as file:
-            host = tomllib.load(file).get("host")
-    except (OSError, ValueError, RecursionError) as problem:
-        raise Trouble(f"{os.fsdecode(path)}: {problem}") from None
-    found = host.get("runtime_dir") if isinstance(host, dict) else None
+    found = section_of(path, "host").get("runtime_dir")
     if not isinstance(found, str):
         raise Trouble(f"{os.fsdecode(path)}: host.runtime_dir is not a string")
     return found
+
+
+def never_leaves(path: bytes, command: list[bytes]) -> bool:
+    """Does `eligibility.never` of that file name it? Raises Trouble."""
+    from lbd.policy.eligibility import in_list
+    from lbd.policy.invocation import key_of, name_of
+
+    entries = section_of(path, "eligibility").get("never", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+        raise Trouble(f"{os.fsdecode(path)}: eligibility.never is not a list of names")
+    return in_list(tuple(entries), name_of(command), key_of(command))
+
+
+def section_of(path: bytes, name: str) -> dict[str, object]:
+    try:
+        with open(path, "rb") as file:
+            found = tomllib.load(file).get(name, {})
+    except (OSError, ValueError, RecursionError) as problem:
+        raise Trouble(f"{os.fsdecode(path)}: {problem}") from None
+    return found if isinstance(found, dict) else {}

@@ -105,11 +105,22 @@ def trust(config: Config) -> Iterator[Check]:
         yield from names_given(config)
     elif config.security.key_file:
         yield key_file(config.security.key_file)
+    elif authority_is_here(config):
+        says = f"the authority is here, in {authority_dir(config)}, but this host has none"
+        yield Check("certificate", FAULT, says, "lbctl init")
     elif config.cluster.hosts or config.cluster.join:
         says = f"no certificate in {files.root}: no network port is open"
         yield Check("certificate", FAULT, says, JOIN_FIX.format(config.host.name))
     else:
         yield Check("certificate", OK, "none, and none is needed: no network port is open")
+
+
+def authority_is_here(config: Config) -> bool:
+    """As far as we may look."""
+    try:
+        return Authority(authority_dir(config), config.tls.certificate_s).exists()
+    except ConfigError:
+        return False
 
 
 def certificate(config: Config, files: HostFiles) -> Iterator[Check]:

@@ -98,6 +98,7 @@ FLAG_CHDIR = b"C"  # DIRECTORY is given by -C: the client itself is elsewhere
 FLAG_ROOTED = b"/"  # and it was given as an absolute path
 FLAG_ASK = b"?"  # run it only if it stays; else AWAY, for another client that knows terminals
 FLAG_SHELL = b"s"  # a shell's shim sent it: it leaves only if it is eligible
+FLAG_KEPT = b"k"  # the user's own eligibility.never has it
 FLAG_BACKGROUND = b"b"  # the client is in the background of its terminal
 FLAG_STDERR_APART = b"2"  # with TERMINAL: standard error is none
 FLAG_ENDS_LINES = b"o"  # with TERMINAL: ours makes new lines of line feeds, until SCREEN

@@ -14,6 +14,7 @@ PHRASES = {
     "no-reservation": "no other host has made a reservation (RESERVE)",
     "none-below-threshold": "none of the probed hosts is below lim.local_threshold",
     "random": "picked at random (RANDOM)",
+    "never": "eligibility.never keeps it here",
     "no-balancing": "the algorithm NOLB never moves commands",
     "centre-silent": "the coordinator does not answer",
     "below-threshold": "the load is not above lim.local_threshold",

@@ -135,9 +135,7 @@ class Authority:
                 replace(t, used_by=host) if t.id == token_id else t for t in ledger.tokens
             ))  # fmt: skip
             if token.host == host and self._is_valid(spent, host, now_s):
-                known = spent.hosts[host]
-                hosts = {**spent.hosts, host: replace(known, revoked=True)}
-                spent = replace(spent, hosts=hosts, number=spent.number + 1)
+                spent = spent.without(host)
             return self._admit(spent, host, request, now_s)
 
     def join_shown(self, shown: bytes, host: str, request: bytes, now_s: float) -> bytes:
@@ -161,6 +159,15 @@ class Authority:
     def _is_valid(self, ledger: Ledger, host: str, now_s: float) -> bool:
         known = ledger.hosts.get(host)
         return known is not None and not known.revoked and known.until_s > now_s
+
+    def replace_home(self, host: str, now_s: float) -> bool:
+        """Revokes the certificate of the authority's own host, whose files are lost. Who has the
+        key may do that: the host is issued another next. False: there is none to revoke."""
+        with self._locked() as ledger:
+            if host != ledger.home or not self._is_valid(ledger, host, now_s):
+                return False
+            self._save(ledger.without(host))
+        return True
 
     def admit(self, host: str, request: bytes, now_s: float) -> bytes:
         """Issues a certificate without a token, for the authority's own host."""
@@ -224,10 +231,8 @@ class Authority:
                 raise ConfigError(f"the authority is on {host}, so it cannot be revoked")
             if known.revoked:
                 raise ConfigError(f"{host} is already revoked")
-            hosts = {**ledger.hosts, host: replace(known, revoked=True)}
             tokens = tuple(token for token in ledger.tokens if token.host != host)
-            changed = replace(ledger, hosts=hosts, tokens=tokens, number=ledger.number + 1)
-            self._save(changed)
+            self._save(replace(ledger.without(host), tokens=tokens))
         return self.signed_list()
 
     def signed_list(self) -> bytes:

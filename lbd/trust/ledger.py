@@ -49,6 +49,11 @@ class Ledger:
         }
         return Revocations(self.number, lowest, f"{self.home} {self.target}" if self.target else "")
 
+    def without(self, host: str) -> "Ledger":
+        """Its certificate is revoked."""
+        hosts = {**self.hosts, host: replace(self.hosts[host], revoked=True)}
+        return replace(self, hosts=hosts, number=self.number + 1)
+
     def begun_again(self, *, is_home_new: bool) -> "Ledger":
         """As a copy that was restored: hosts believe a list of revocations only if its number is
         above what they have. `is_home_new`: its host has lost its own certificate."""

@@ -93,6 +93,11 @@ def test_the_owners_never_list_is_above_all(make_lab, programs, loaded):
         refused = lab.run("h1", "lbrun", *options, "secret", "0", env=env)
         assert (refused.returncode, refused.stdout) == (125, "")
         assert_one_line(refused.stderr, "lbrun", "secret", "eligibility.never")
+        refused = lab.run("h1", "lbrun", "--explain", *options, "secret", "0", env=env)
+        assert_one_line(refused.stderr, "lbrun", "secret", "eligibility.never")
+    for words in (("lbrun", "--explain"), ("lbctl", "explain")):
+        explained = lab.run("h1", *words, "secret", "0", env=env).stdout
+        assert explained.startswith("secret 0: runs here, on h1: never (eligibility"), explained
     assert lab.run("h1", "lbrun", "-H", "h1", "secret", "0", env=env).stdout == "h1\n"
     assert host.where("tiny", SHORT_S) == "h2"
     assert host.eligible("vim", "x")["reason"] == "always"
@@ -101,6 +106,30 @@ def test_the_owners_never_list_is_above_all(make_lab, programs, loaded):
     # What a table keeps by itself, a person may send by hand.
     assert lab.run("h1", "lbrun", "-H", "h2", "cat", "/dev/null").returncode == 0
     assert host.eligible("cat", "x")["list"] == "built-in"
+
+
+@pytest.mark.parametrize("front", ["", "python"])
+def test_a_users_own_never_list_holds_for_lbrun_too(host, loaded, tmp_path, front):
+    loaded(host)
+    host.program("ours")
+    own = tmp_path / "lbd.toml"
+    text = host.lab.paths("h1").config.read_text()
+    own.write_text(f'{text}\n[eligibility]\nnever = ["our*"]\n')
+    env = {**host.environment(), "LBD_FRONT": front}
+    assert host.lab.run("h1", "lbrun", "ours", "0", env=env).stdout == "h2\n"
+    env["LBD_CONFIG"] = str(own)
+    run = host.lab.run("h1", "lbrun", "-v", "ours", "0", env=env)
+    assert (run.stdout, run.stderr) == (
+        "h1\n",
+        "lbrun: ours runs on h1 (this host): eligibility.never keeps it here\n",
+    )
+    for options in (("-H", "h2"), ("--remote",)):
+        refused = host.lab.run("h1", "lbrun", *options, "ours", "0", env=env)
+        assert (refused.returncode, refused.stdout) == (125, "")
+        assert_one_line(refused.stderr, "lbrun", "ours", "eligibility.never")
+    for words in (("lbrun", "--explain"), ("lbctl", "explain")):
+        explained = host.lab.run("h1", *words, "ours", "0", env=env).stdout
+        assert explained.startswith("ours 0: runs here, on h1: never (eligibility"), explained
 
 
 def test_an_lbrun_is_not_held_back_but_teaches(host, loaded):

@@ -181,7 +181,8 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
             restored = begin_again(directory / LEDGER, why, time.time())
         if AUTHORITY[1] in parts:
             kept = why_kept(checked_authority(directory / "authority", config), config)
-        left_out = (*(AUTHORITY if kept else ()), *(() if config_file else (CONFIG, HOSTS)))
+        has = {CONFIG: config_file is None, HOSTS: Path(config.host.state_dir, HOSTS).exists()}
+        left_out = (*(AUTHORITY if kept else ()), *(name for name in has if has[name]))
         parts = [name for name in parts if name not in left_out]
         put_in_place(directory, parts, config, config_file)
     made = make_account(config) if (config_file or Path(config.path)) == SYSTEM_FILE else ""
@@ -210,10 +211,19 @@ def say_what_is_next(
             "`lbctl jobs`, then `lbctl release ID` or `lbctl kill ID`")  # fmt: skip
     if is_elsewhere(host.address):
         say(f"{host.address} is not this machine's address: `lbctl config set host.address` first")
-    if manifest.authority and not host_files(config).exist():
+    if host_files(config).exist():
+        pass
+    elif is_authoritys_host(config):
+        say(f"{host.name} has no certificate: first run `lbctl init` here")
+    elif manifest.authority:
         say(f"{host.name} has no certificate: first run `lbctl token create {host.name}` on the "
             "authority's host and `lbctl join` here")  # fmt: skip
     put("start the daemons: `lbd up` or `systemctl start lbd.target`")
+
+
+def is_authoritys_host(config: Config) -> bool:
+    authority = authority_in(config)
+    return authority.exists() and authority.ledger().home == config.host.name
 
 
 def need_stopped(config: Config, patience_s: float = 0.0) -> None:

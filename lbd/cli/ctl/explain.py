@@ -1,6 +1,7 @@
 """Where a command would go and why, with nothing run: `lbctl explain` and `lbrun --explain`."""
 
 import argparse
+import os
 
 from lbd.cli.ctl.eligible import add_command
 from lbd.cli.ctl.verb import Verb, reading
@@ -15,6 +16,8 @@ from lbd.console.decision import (
     trouble_here,
 )
 from lbd.errors import ConfigError
+from lbd.policy.eligibility import in_list
+from lbd.policy.invocation import key_of, name_of
 
 
 def add_options(parser: Parser) -> None:
@@ -44,6 +47,9 @@ def explain(daemons: Daemons, options: argparse.Namespace) -> int:
     request = place_request(options.host, options.exclude, options.remote, options.local, needs)
     command = [options.command, *options.arguments]
     asked = question(request, command, working_directory(Options()), "")
+    kept = daemons.config.eligibility.never
+    argv = [os.fsencode(word) for word in command]
+    asked["kept"] = in_list(kept, name_of(argv), key_of(argv))
     reply = ask_both(daemons.lbm, daemons.lim, request, asked)
     eligible, trouble = ask_eligible(daemons.lbm, command), trouble_here(reply, asked)
     show(reply, command, options.json, eligible, trouble)

@@ -118,18 +118,26 @@ def init(options: argparse.Namespace, path: str | None) -> int:
     need_writable(authority.root)
     remarks(own, path)
     now_s = time.time()
-    if authority.exists():
+    more: Keys = {}
+    if is_kept := authority.exists():
         say(f"the authority in {authority.root} is kept")
+        cluster = authority.ledger().cluster
+        if not options.cluster and cluster != config.cluster.name:
+            more["cluster", "name"] = cluster
+        if authority.replace_home(config.host.name, now_s):
+            say(f"the certificate that {config.host.name} had before is revoked")
     else:
         authority.create(config.cluster.name, config.host.name, now_s)
         print(f"authority of cluster {config.cluster.name} in {authority.root} (keep a copy of it)")
     target = target_of(config.host.address, config.lim.port)
     enrol(authority, files, config.host.name, target, now_s)
+    if is_kept:
+        write_private(files.revoked, authority.signed_list())
     print(f"certificate of {config.host.name} in {files.root}")
     if options.queue:
         place_on_first_host(config, files.read_credentials(), now_s)
         print(f"the queue is on {config.host.name}")
-    settle_config(own, {}, path)
+    settle_config(own, more, path)
     show_to_daemons(load(str(own.file)), authority)
     if options.next:
         token = authority.new_token(options.next, TOKEN_LIFE_S, now_s)

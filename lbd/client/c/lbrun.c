@@ -258,7 +258,8 @@ static bool find_lbm(void) {
     if (file >= 0 && (fstat(file, &status) || !S_ISREG(status.st_mode) ||
                       (!*named && !geteuid() && status.st_uid)))
         leave_it(NULL); /* nothing to be waited for, nor what another user tells root */
-    if (file < 0 && !*named) file = open("/etc/lbd/lbd.toml", O_RDONLY | O_CLOEXEC);
+    bool of_user = file >= 0;
+    if (!of_user && !*named) file = open("/etc/lbd/lbd.toml", O_RDONLY | O_CLOEXEC);
     ssize_t size = file < 0 && !*named ? 0 : read(file, config + 1, CONFIG_MAX - 2);
     config[0] = '\n';
     close(file);
@@ -267,6 +268,7 @@ static bool find_lbm(void) {
     if (size < 0 || size == CONFIG_MAX - 2 || strlen(config) != (size_t)size + 1 ||
         (strstr(config, "runtime_dir") && *end != '"'))
         leave_it(NULL); /* it takes a TOML parser, or there is something to be said */
+    if (of_user && !real_program && strstr(config, "never")) leave_it(NULL); /* so does this list */
     if (found) return connect_in(text("%.*s", (int)(end - from), from));
     return (geteuid() && connect_in(own)) || connect_in("/run/lbd");
 }

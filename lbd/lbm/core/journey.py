@@ -70,6 +70,11 @@ NOT_BEGUN = (
 )
 
 
+def keeps_here(program: str) -> str:
+    """Why what may only run elsewhere fails."""
+    return f"{program} is not to leave this host (eligibility.never)"
+
+
 @dataclass(slots=True)
 class Stay:
     """Of a command that runs here."""
@@ -193,7 +198,7 @@ class Journey:
         if judged.leaves or self.demands.host == self.bounds.own:
             return self._find_place(now_s)
         if self.demands.mode != "auto":
-            return self._fail(f"{self.demands.name} must not leave this host (eligibility.never)")
+            return self._fail(keeps_here(self.demands.name))
         self.place = Place(self.bounds.own, reason=judged.reason)
         return self._run_here(measure=judged.measure, pinned=True)
 

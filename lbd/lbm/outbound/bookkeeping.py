@@ -48,7 +48,8 @@ class Bookkeeping:
         """What lists, tables and experience say of it."""
         request, eligible = self._request, self._home.eligible
         if not request.has(tags.FLAG_SHELL) or request.mode != "auto":
-            return e.Judged(not eligible.kept_by_owner(request.argv), "never")
+            kept = request.has(tags.FLAG_KEPT) or eligible.kept_by_owner(request.argv)
+            return e.Judged(not kept, "never")
         found = self._eligible = eligible.judge(self.job.uid, request.argv, request.directory)
         return e.Judged(found.leaves, found.reason, found.measure and not found.by)
 

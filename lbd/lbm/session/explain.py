@@ -10,6 +10,7 @@ import os
 
 from lbd.errors import LbdError, Unavailable
 from lbd.keeper.run_as import Refuse
+from lbd.lbm.core.journey import keeps_here
 from lbd.lbm.inbound.checked_request import read_run_request
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.order_from_request import explain, make_order
@@ -24,13 +25,18 @@ from lbd.lbm.session.request import ClientRequest
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal
 from lbd.net.gen import lbm_pb2
-from lbd.policy.invocation import key_of
+from lbd.policy.invocation import key_of, name_of
 from lbd.policy.needs import counted_peak
 from lbd.text.one_line import one_line
 
 ANSWER_S = 2.0
 CHECKS = 4  # at once, for other hosts
 ASKED = 16  # hosts at once
+
+
+def argv_of(question: Json) -> list[bytes]:
+    words = question.get("command")
+    return [os.fsencode(str(word)) for word in (words if isinstance(words, list) else [])]
 
 
 class Checks:
@@ -76,8 +82,12 @@ class Checks:
 
     async def explain(self, question: Json, caller: Caller) -> Json:
         """The LIM's dry decision among the hosts that could begin the command."""
-        to_lim: Json = {name: question[name] for name in question if name not in ("id", "command")}
+        to_lim: Json = {
+            name: question[name] for name in question if name not in ("id", "command", "kept")
+        }
         to_lim |= {"op": "place", "dry": True, **self._learnt(question, caller)}
+        if self._is_kept(question):
+            return await self._kept(to_lim, argv_of(question))
         reply = await self._home.lim.call(to_lim, ASK_LIM_S)
         unable = await self._unable(question, caller)
         wanted = question.get("wanted")
@@ -100,11 +110,26 @@ class Checks:
                 row["why"] = unable[row["name"]]
         return reply
 
+    def _is_kept(self, question: Json) -> bool:
+        """By the owner's list of what never leaves, or by the user's, as the client says; the user
+        may still name this host."""
+        if question.get("wanted") == self._home.config.host.name:
+            return False
+        kept = question.get("kept") is True
+        return kept or self._home.eligible.kept_by_owner(argv_of(question))
+
+    async def _kept(self, to_lim: Json, argv: list[bytes]) -> Json:
+        """As a journey does it. Raises Refusal."""
+        if to_lim.get("wanted") is not None or to_lim.get("must_leave") is True:
+            raise Refusal(keeps_here(name_of(argv)), "unavailable")
+        reply = await self._home.lim.call({**to_lim, "must_stay": True}, ASK_LIM_S)
+        return {**reply, "reason": "never"}
+
     def _learnt(self, question: Json, caller: Caller) -> Json:
         """The command's CPU time and what it needs, as a placement of it would be told."""
-        words, given = question.get("command"), question.get("needs") or ""
-        argv = [os.fsencode(str(word)) for word in (words if isinstance(words, list) else [])]
-        cpu_s, learnt_bytes = self._home.eligible.expected(caller.uid, key_of(argv))
+        given = question.get("needs") or ""
+        key = key_of(argv_of(question))
+        cpu_s, learnt_bytes = self._home.eligible.expected(caller.uid, key)
         peak_bytes = counted_peak(learnt_bytes)
         if peak_bytes and isinstance(given, str):
             given = f"{given} ~{peak_bytes}".strip()

@@ -1,6 +1,7 @@
 """`lbctl authority`: it moves whole, is never lost on the way, and each host learns where it is."""
 
 import os
+import shutil
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import pytest
 from lbd.cli.lbctl import main
 from lbd.config.access import DaemonsConfig
 from lbd.config.load import load
-from lbd.doctor.checks import names_given
+from lbd.doctor.checks import names_given, trust
 from lbd.doctor.peers import authority
 from lbd.errors import PeerError
 from lbd.net.tls import Tls
@@ -249,3 +250,33 @@ def test_doctor_misses_the_process_that_has_the_key(hosts, tmp_path):
     assert fault.state == "fault"
     assert "systemctl start lbd-authority" in fault.fix
     assert found(first, "root") == found(second, "") == []
+
+
+def test_init_gives_the_authoritys_host_that_lost_its_files_a_new_certificate(hosts, lbctl):
+    """As after `apt purge`, which keeps the authority."""
+    first, second = hosts
+    old, other = first.tls(), second.tls()
+    shutil.rmtree(first.root / "state")
+    first.config.write_text(first.config.read_text().replace("10.0.0.9", "127.0.0.1"))
+    config = load(str(first.config))
+    (check,) = trust(config)
+    assert (check.state, check.fix) == ("fault", "lbctl init")
+    said = lbctl(first, "init")
+    assert "the certificate that h1 had before is revoked" in said.err
+    new = first.tls()
+    assert new.identity.issue == old.identity.issue + 1
+    other.learn(first.files.read_signed())
+    assert other.is_revoked(old.identity)
+    assert not other.is_revoked(new.identity)
+    assert not other.is_revoked(other.identity)
+    assert "has joined already" in refused(lbctl(first, "init", status=2))
+    assert first.tls().identity == new.identity
+
+
+def test_a_fresh_configuration_has_the_name_of_the_cluster_whose_authority_is_kept(hosts, lbctl):
+    first, _ = hosts
+    text = first.config.read_text().replace('[cluster]\nname = "c"\n', "")
+    shutil.rmtree(first.root / "state")
+    first.config.write_text(text.replace("10.0.0.9", "127.0.0.1"))
+    lbctl(first, "init")
+    assert load(str(first.config)).cluster.name == "c"
