@@ -200,7 +200,7 @@ def doubt_of(found: Judgement, outcomes: Sequence[Outcome]) -> str:
     """What to say beside a prediction; "" if those here have come true well enough."""
     if found.is_worthless:
         how = f"correlation {found.corrected:.2f}, {found.jobs} jobs"
-        return f"predictions here have not come true ({how})"
+        return f"predictions have not been accurate here ({how})"
     lately = [off(*outcome) for outcome in outcomes[-LATELY:]]
     if found.jobs >= FEWEST and not found.helps and (factor := exp(median(lately))) >= OFF_BY_MUCH:
         return f"half of the last {len(lately)} predictions were off by a factor of {factor:.0f}"

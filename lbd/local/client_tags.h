@@ -85,6 +85,7 @@ enum {
     FLAG_ROOTED = '/',
     FLAG_ASK = '?',
     FLAG_SHELL = 's',
+    FLAG_KEPT = 'k',
     FLAG_BACKGROUND = 'b',
     FLAG_STDERR_APART = '2',
     FLAG_ENDS_LINES = 'o',

@@ -72,7 +72,7 @@ NOT_BEGUN = (
 
 def keeps_here(program: str) -> str:
     """Why what may only run elsewhere fails."""
-    return f"{program} is not to leave this host (eligibility.never)"
+    return f"{program} must not leave this host (eligibility.never)"
 
 
 @dataclass(slots=True)

@@ -120,8 +120,11 @@ def test_explain_has_the_numbers_in_it(daemon, capsys):
             {"cpu_s": 2.5},
             "the command and those already there would finish soonest; its learnt CPU time is 2.5s",
         ),
-        ({"cpu_s": None}, "the least time; its learnt CPU time is not known yet"),
-        ({"cpu_s": 0.02, "reason": "no-gain"}, "need less time; its learnt CPU time is 20ms"),
+        ({"cpu_s": None}, "soonest; its CPU time is not known yet"),
+        (
+            {"cpu_s": 0.02, "reason": "no-gain"},
+            "sooner on any other host; its learnt CPU time is 20ms",
+        ),
     ],
 )
 def test_explain_says_what_predict_took_for_the_cpu_time(daemon, capsys, answer, said):

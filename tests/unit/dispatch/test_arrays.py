@@ -133,10 +133,10 @@ async def test_orders_for_many_skip_those_they_do_not_fit(world):
     done = await world.act(verb="kill", selectors=["1"], signal=12, **WHO)
     assert (list(done.errors), list(done.done_ids)) == ([], ["1_1", "1_2"])
     done = await world.act(verb="hold", selectors=["@me", "1_1"], **WHO)
-    assert list(done.errors) == ["job 1_1 runs already; only a pending one can be held"]
+    assert list(done.errors) == ["job 1_1 is already running; only pending jobs can be held"]
     done = await world.act(verb="hold", selectors=["1_[1-2]"], **WHO)
     assert list(done.errors) == [
-        "job 1_1 runs already; only a pending one can be held; 1 more likewise"
+        "job 1_1 is already running; only pending jobs can be held; and 1 more"
     ]
     done = await world.act(verb="requeue", selectors=["1"], **WHO)
     assert (list(done.errors), list(done.done_ids)) == ([], ["1_1", "1_2"])
@@ -162,7 +162,7 @@ async def test_a_task_that_a_host_was_given_but_has_not_begun_is_not_said_to_run
     await world.submit(asking())
     host(world, 1)
     done = await world.act(verb="hold", selectors=["1"], **WHO)
-    assert list(done.errors) == ["job 1 is about to begin on h1; only a pending one can be held"]
+    assert list(done.errors) == ["job 1 is about to start on h1; only pending jobs can be held"]
 
 
 async def test_only_what_failed_is_requeued(world):

@@ -67,7 +67,7 @@ async def test_no_job_of_a_gang_that_is_not_requeued_is_said_to_be(world):
     assert (len(reply.errors), list(reply.done)) == (1, [])
     await world.submit(asking(**GANG))
     reply = await world.act(verb="requeue", selectors=["4"], **WHO)
-    assert (list(reply.errors), list(reply.done)) == (["job 4_0 is pending already"], [])
+    assert (list(reply.errors), list(reply.done)) == (["job 4_0 is already pending"], [])
 
 
 async def test_a_gang_that_is_requeued_may_go_again_where_it_could_not_begin(world):

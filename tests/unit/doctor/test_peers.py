@@ -58,7 +58,7 @@ def test_a_hosts_words_put_nothing_into_a_command() -> None:
             "correct the password, in the place that the line names",
         ),
         ("dispatch.store /x/ledger.sqlite: of a newer lbd", "set dispatch.store as on h1"),
-        ("", "start it"),
+        ("", "run `systemctl start lbd-dispatcher`"),
     ],
 )
 def test_what_keeps_a_dispatcher_from_beginning_has_a_fix_of_its_own(why: str, fix: str) -> None:

@@ -33,5 +33,5 @@ def test_settings_that_the_dispatcher_does_not_take_are_a_fault(saved, fix):
     found = list(queue_settings(Saved(Config(), saved)))
     assert [one.state for one in found] == (["fault"] if fix else [])
     if fix:
-        assert "needs cutoffs above 0 that rise: 3600, 60" in found[0].says
+        assert "needs increasing cutoffs above 0: 3600, 60" in found[0].says
         assert fix in found[0].fix

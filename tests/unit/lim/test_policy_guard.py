@@ -223,10 +223,10 @@ def test_an_old_certificate_of_a_host_that_has_a_new_one(authority, trusts, clus
     revoked = authority.revoke("h2")
     for tls in trusts.values():
         tls.learn(revoked)
-    assert cluster["h2"].guard.doubt() == "h2, which has signed them, is revoked"
+    assert cluster["h2"].guard.doubt() == "h2, which signed them, is revoked"
     trusts["h2"].identity = replace(trusts["h2"].identity, issue=1000)
     assert cluster["h2"].guard.doubt() == "they are signed with an old certificate of h2"
-    assert cluster["h3"].guard.doubt() == "h2, which has signed them, is revoked"
+    assert cluster["h3"].guard.doubt() == "h2, which signed them, is revoked"
 
 
 def test_a_restart_keeps_it_with_its_seal(trusts, strict):

@@ -269,7 +269,7 @@ def test_init_gives_the_authoritys_host_that_lost_its_files_a_new_certificate(ho
     assert other.is_revoked(old.identity)
     assert not other.is_revoked(new.identity)
     assert not other.is_revoked(other.identity)
-    assert "has joined already" in refused(lbctl(first, "init", status=2))
+    assert "has already joined" in refused(lbctl(first, "init", status=2))
     assert first.tls().identity == new.identity
 
 

@@ -117,7 +117,7 @@ def test_a_host_that_has_lost_its_certificate_is_said_to_need_one(lbctl, host, t
 
 def test_where_the_authority_was_kept_init_gives_its_host_a_certificate(lbctl, host, file):
     shutil.rmtree(host.state)
-    assert "h1 has no certificate any more: `lbctl init` here first" in lbctl("restore", file).err
+    assert "h1 has no certificate: first run `lbctl init` here" in lbctl("restore", file).err
     lbctl("init")
     assert identity_of(names_in(host.files.read_credentials().certificate)).issue == 1
 
@@ -126,7 +126,7 @@ def test_the_hosts_it_has_met_come_back_where_lbd_toml_was_kept(lbctl, host, tmp
     (host.state / "hosts.json").write_text("{}")
     lbctl("backup", tmp_path / "b.tar")
     host.lose()
-    assert "the hosts it has met" in lbctl("restore", tmp_path / "b.tar").out
+    assert "the known hosts" in lbctl("restore", tmp_path / "b.tar").out
     assert (host.state / "hosts.json").read_text() == "{}"
 
 

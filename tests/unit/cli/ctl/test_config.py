@@ -136,8 +136,8 @@ def test_what_is_set_for_all_hosts_is_said_to_hold_instead(lbctl, file, daemon, 
 
 def test_the_same_value_as_for_all_hosts_is_not_overruled(lbctl, file, daemon):
     daemon("lim", settings={"saved": {"lim.algorithm": "LOWEST", "lim.min_gain": "0.2"}})
-    assert "in force after" in lbctl("set", "lim.algorithm", "LOWEST").out
-    assert "in force after" in lbctl("set", "lim.min_gain", "0.2").out
+    assert "takes effect after" in lbctl("set", "lim.algorithm", "LOWEST").out
+    assert "takes effect after" in lbctl("set", "lim.min_gain", "0.2").out
 
 
 def test_a_setting_is_changed_and_taken_out(lbctl, file):
@@ -218,7 +218,7 @@ def test_for_the_whole_cluster_it_is_saved_by_the_lim(lbctl, file, daemon):
     assert file.read_text() == before
 
 
-FALLING = "needs cutoffs above 0 that rise: 3600, 60"
+FALLING = "needs increasing cutoffs above 0: 3600, 60"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_what_no_dispatcher_can_go_by_is_taken_back(lbctl, file, daemon):
     saved = {"tags.cutoffs_s": "[3600, 60]", "dispatch.mode": '"tags"'}
     daemon("lim", settings={"saved": saved}, share={"hosts": 1, "changed": 1, "missing": []})
     said = lbctl("set", "tags.cutoffs_s", "--unset", "--cluster").out
-    assert "each host's lbd.toml holds again" in said
+    assert "each host's lbd.toml applies again" in said
 
 
 def test_a_host_without_the_dispatcher_judges_by_what_is_set_for_all(lbctl, file, daemon):

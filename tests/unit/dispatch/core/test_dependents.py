@@ -60,7 +60,7 @@ def test_what_is_waited_for_is_said_in_words(conditions, said):
         (Condition(OK, 3, 5, "3"), True, "waiting for 3 to succeed, but a task of 3 did not"),
         (Condition(FAILED, 3, 3, "3"), True, "waiting for 3 to fail, but it succeeded"),
         (Condition(FAILED, 3, 5, "3"), True, "waiting for 3 to fail, but all its tasks succeeded"),
-        (Condition(OK, 3, 5, "3"), False, "for job 3, but how that ended is no longer on record"),
+        (Condition(OK, 3, 5, "3"), False, "for job 3, whose outcome is no longer on record"),
     ],
 )
 def test_why_a_condition_is_never_met(condition, on_record, said):

@@ -86,7 +86,7 @@ def test_tasks_are_named_by_array_and_index():
         ("9_1", "job 9 is not an array, so it has no task 1"),
         (
             "500_1",
-            "array 500: indexes: write like 1-10, 0-100:10 or 1,3,7-9, with %N for N at once",
+            "array 500: indexes: must be like 1-10, 0-100:10 or 1,3,7-9, with %N for N at once",
         ),
         ("13_1", "no job 13_1 in the queue's ledger"),
         ("15_1", "no job 15_1 in the queue's ledger"),  # a number, but no id

@@ -313,7 +313,7 @@ def test_a_host_that_is_gone_takes_nothing():
     ("wrong", "said"),
     [
         ({"id": 9}, "it is no job of its submission"), ({"state": "gone"}, "state is gone"),
-        ({"needs": "gpu=="}, "not an amount"), ({"after": "soon:1-1:1"}, "nobody can wait for"),
+        ({"needs": "gpu=="}, "not an amount"), ({"after": "soon:1-1:1"}, "cannot wait for"),
         ({"after": "ok:1-1:1", "needs": "gpu=1"}, ""), ({"user": None}, "user is nothing"),
         ({"name": b"x"}, "name is bytes"), ({"slots": "2"}, "slots is a text"),
         ({"slots": 2.5}, "slots is a number"), ({"priority": 1 << 40}, "priority is 1099511627776"),

@@ -233,15 +233,15 @@ def test_a_head_that_holds_out_says_for_what(host, where):
         submit(life, name)
     hold = Hold(4, host, 9.0, Head(), "")
     life.queues.heads.asked[1] = Asked(JobId("2"), hold, 0, 9.0, 9.0, 4, 9)
-    assert reason(life, "2") == f"it could begin on fewer slots, but waits for 4 on {where}"
+    assert reason(life, "2") == f"it could start on fewer slots, but is waiting for 4 on {where}"
 
 
 @pytest.mark.parametrize(
     ("slots", "said"),
     [
-        (1, "needs 4 slots together; the hosts that it may use have 3"),
-        (2, "needs 4 × 2 slots together; the hosts that it may use have 2"),
-        (3, "needs 4 × 3 slots together; the hosts that it may use have 3"),
+        (1, "needs 4 slots together; the hosts it may use have 3"),
+        (2, "needs 4 × 2 slots together; the hosts it may use have 2"),
+        (3, "needs 4 × 3 slots together; the hosts it may use have 3"),
     ],
 )
 def test_a_gang_that_is_too_large_says_what_it_needs_and_what_there_is(slots, said):
@@ -262,7 +262,7 @@ def test_hosts_that_are_set_aside_are_named():
     life.refused(HostId("h1"), JobId("1"), 1, "spawn", refused, 0.0, DICE)
     life.host_gone(HostId("h2"), 0.0, DICE, Closed.DRAINED)
     submit(life, "3")
-    said = "no host takes jobs: 1 host drained, set aside after failures: h1"
+    said = "no host accepts jobs: 1 host drained, set aside after failures: h1"
     assert reason(life, "3") == said
 
 
@@ -270,4 +270,4 @@ def test_a_job_whose_user_has_the_most_there_may_be_says_so():
     life = table("h1", "h2", user_slots=1)
     for name in ("1", "2"):
         submit(life, name, user="ann")
-    assert reason(life, "2") == "jobs of ann hold 1 slot; 1 is the most for a user"
+    assert reason(life, "2") == "ann's jobs hold 1 slot; the limit per user is 1"

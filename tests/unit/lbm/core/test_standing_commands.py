@@ -76,8 +76,8 @@ def test_what_stood_still_is_kept_as_a_plain_model_has_it(seed):
     [
         (("h3",), ""),
         (("h3", "h3"), ""),
-        (("h3", "h5"), "; at 1 of the 2 hosts of its gang the owner is back"),
-        (("h3", "h5", "new"), "; at 1 of the 3 hosts of its gang the owner is back"),
+        (("h3", "h5"), "; the owner is back at 1 of the 2 hosts of its gang"),
+        (("h3", "h5", "new"), "; the owner is back at 1 of the 3 hosts of its gang"),
     ],
 )
 def test_of_a_gang_on_several_hosts_it_is_said_at_how_many_the_owner_is_back(gang, said):
@@ -87,7 +87,7 @@ def test_of_a_gang_on_several_hosts_it_is_said_at_how_many_the_owner_is_back(gan
                     room={HostId("h5"): len(gang)})  # fmt: skip
     one = Standing(JobId("j1"), 600.0, True, tuple(map(HostId, gang)))
     reason = made.verdict(one, rules(), now_s, 0, clock).reason
-    assert f"; moving would lose 10m00s{said}; waits until " in reason
+    assert f"; moving would lose 10m00s{said}; waiting until " in reason
     assert made.fits(one)
     made.elsewhere.room = {HostId("h5"): gang.count("h3") - 1}
     assert not made.fits(one)
