@@ -119,7 +119,10 @@ def test_a_users_own_never_list_holds_for_lbrun_too(host, loaded, tmp_path, fron
     assert host.lab.run("h1", "lbrun", "ours", "0", env=env).stdout == "h2\n"
     env["LBD_CONFIG"] = str(own)
     run = host.lab.run("h1", "lbrun", "-v", "ours", "0", env=env)
-    assert (run.stdout, run.stderr) == ("h1\n", "lbrun: ours runs on h1 (this host): eligibility.never keeps it here\n")
+    assert (run.stdout, run.stderr) == (
+        "h1\n",
+        "lbrun: ours runs on h1 (this host): eligibility.never keeps it here\n",
+    )
     for options in (("-H", "h2"), ("--remote",)):
         refused = host.lab.run("h1", "lbrun", *options, "ours", "0", env=env)
         assert (refused.returncode, refused.stdout) == (125, "")

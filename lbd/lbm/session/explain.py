@@ -82,7 +82,9 @@ class Checks:
 
     async def explain(self, question: Json, caller: Caller) -> Json:
         """The LIM's dry decision among the hosts that could begin the command."""
-        to_lim: Json = {name: question[name] for name in question if name not in ("id", "command", "kept")}
+        to_lim: Json = {
+            name: question[name] for name in question if name not in ("id", "command", "kept")
+        }
         to_lim |= {"op": "place", "dry": True, **self._learnt(question, caller)}
         if self._is_kept(question):
             return await self._kept(to_lim, argv_of(question))
