@@ -1,5 +1,5 @@
-"""What of lbd.toml takes a TOML parser to read: `host.runtime_dir` where it is written in an
-unusual way, and the user's own `eligibility.never`."""
+"""What of lbd.toml takes a TOML parser: `host.runtime_dir` where it is written in an unusual way,
+and the user's own `eligibility.never`."""
 
 import os
 import tomllib

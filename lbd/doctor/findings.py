@@ -19,7 +19,16 @@ from lbd.doctor.checks import (
     local_checks,
     peer,
 )
-from lbd.doctor.peers import algorithms, authority, incoming, ports, queue, settings, sharing
+from lbd.doctor.peers import (
+    algorithms,
+    authority,
+    incoming,
+    join_address,
+    ports,
+    queue,
+    settings,
+    sharing,
+)
 from lbd.doctor.queue_settings import queue_settings
 from lbd.doctor.this_host import host_checks, keeper_state, lbsh_checks
 from lbd.errors import LbdError, Unavailable
@@ -61,6 +70,7 @@ def check_lim(daemons: Daemons) -> Iterator[Check]:
     for item in peers:
         yield from peer(item, rows.get(text(item, "name"), {}))
     yield from incoming(peers, rows, daemons.config)
+    yield from join_address(rows.values(), daemons.config)
     yield from algorithms(text(reply, "algorithm"), peers)
     lims_away = {text(item, "name") for item in peers if item.get("reachable") is not True}
     yield from ports(daemons, lims_away)

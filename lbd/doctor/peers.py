@@ -5,8 +5,9 @@ import re
 import shlex
 import socket
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
 from pathlib import Path
 
 from lbd.config.cluster import QUEUE, overlaid
@@ -54,6 +55,37 @@ def incoming(peers: Sequence[Json], rows: Mapping[str, Json], config: Config) ->
         says = f"this host can reach {', '.join(reached)} but hears nothing from them"
         fix = f"open TCP ports {config.lim.port} and {config.lbm.port} of this host in its firewall"
         yield Check("incoming", FAULT, says, fix)
+
+
+def join_address(rows: Iterable[Json], config: Config) -> Iterator[Check]:
+    """Whether `cluster.join` is still some host's address: as this host starts, it asks there.
+    Names are not looked up."""
+    join = config.cluster.join
+    others = [text(row, "address") for row in rows if text(row, "name") != config.host.name]
+    known = {host_of(one) for one in others} | {config.host.address}
+    if (
+        join
+        and others
+        and host_of(join) not in known
+        and all(map(is_ip_address, (host_of(join), *known)))
+    ):
+        says = f"no host of this cluster is at {join}, where this host asks for others"
+        fix = "`lbctl config set cluster.join` with another host's address and port"
+        yield Check("cluster.join", WARN, says, fix)
+
+
+def host_of(target: str) -> str:
+    """Of an address with or without its port."""
+    host, mark, port = target.rpartition(":")
+    return (host if mark and port.isdigit() and not is_ip_address(target) else target).strip("[]")
+
+
+def is_ip_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def ports(daemons: Daemons, lims_away: Collection[str]) -> Iterator[Check]:

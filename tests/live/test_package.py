@@ -83,6 +83,8 @@ EXPECTED = {
     "/usr/share/man/man1/lbrun.1.gz", "/usr/share/man/man8/lbd.8.gz",
     "/usr/share/bash-completion/completions/lbctl", "/usr/share/zsh/vendor-completions/_lbrun",
     "/usr/share/fish/vendor_completions.d/lbd.fish", "/usr/share/doc/lbd/copyright",
+    "/usr/share/doc/lbd/monitoring/lbd.rules.yml",
+    "/usr/share/doc/lbd/monitoring/lbd.dashboard.json",
 }  # fmt: skip
 
 

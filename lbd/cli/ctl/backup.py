@@ -5,20 +5,16 @@ host's lbd.toml. The file is as good as the authority's key, so it is for its ow
 """
 
 import argparse
-import functools
-import io
 import json
-import os
 import shutil
 import tarfile
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import lbd
+from lbd.cli.ctl.backup_files import place, scratch
 from lbd.cli.ctl.own_config import put as put_config
 from lbd.cli.ctl.trust import authority_in, need_readable, say, show_to_daemons
 from lbd.cli.ctl.verb import Verb
@@ -32,9 +28,7 @@ from lbd.dispatch.ledger.snapshot import Restored, begin_again, copy_ledger
 from lbd.errors import ConfigError, LbdError
 from lbd.model import target_of
 from lbd.process.own_addresses import is_elsewhere
-from lbd.process.own_directory import fault_of
 from lbd.process.pid_lock import pid_of_holder
-from lbd.process.whole_file import write_whole
 from lbd.text.one_line import one_line
 from lbd.trust.authority import Authority
 from lbd.trust.certificates import fingerprint
@@ -43,8 +37,6 @@ from lbd.trust.files import (
     authority_dir,
     host_files,
     make_private_dir,
-    opened,
-    own_like,
     read,
     write_private,
 )
@@ -365,43 +357,6 @@ def put_in_place(
 
 def listed(parts: list[str]) -> str:
     return ", ".join(what for name, what in PARTS.items() if name in parts)
-
-
-# files
-
-
-@contextmanager
-def scratch(beside: Path) -> Iterator[Path]:
-    """The directory of the new file, as a ledger may be large; but in none that another user could
-    put another in place of."""
-    try:
-        is_ours = os.access(beside, os.W_OK) and not fault_of(beside)
-    except OSError:
-        is_ours = False
-    root = beside if is_ours else None
-    try:
-        with tempfile.TemporaryDirectory(prefix=".lbd-", dir=root) as directory:
-            yield Path(directory)
-    except OSError as problem:
-        where = f"{problem.filename}: " if problem.filename else ""
-        raise LbdError(f"{where}{problem.strerror}") from problem
-
-
-def place(source: Path, to: Path, *, gives: bool = False) -> None:
-    """A copy, for its owner alone; `gives`: that is to be the directory's. Raises ConfigError."""
-    try:
-        with source.open("rb") as data, opened(to.parent, os.O_DIRECTORY) as directory:
-            fill = functools.partial(filled, data, directory if gives else None)
-            write_whole(to.name, b"", 0o600, True, fill, directory)
-    except OSError as problem:
-        raise ConfigError(f"{to}: {problem.strerror}") from problem
-
-
-def filled(data: io.BufferedReader, directory: int | None, descriptor: int) -> None:
-    if directory is not None:
-        own_like(descriptor, directory)
-    with open(descriptor, "wb", closefd=False) as target:
-        shutil.copyfileobj(data, target)
 
 
 VERBS = {

@@ -206,14 +206,17 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
                 why = OUT_OF_CONTACT if closed is None else WORDS[closed]
                 return f"it may run only on {only} (-H), which accepts no jobs now: {why}"
             return f"no host named {only} is known; it starts if one joins"
-        if live.job.needs and (why := _nobody_has(live.job, queues.hosts)):
+        away = list(_away(life, live.job))
+        if live.job.needs and (why := _nobody_has(live.job, queues.hosts, away)):
             return why
         largest = max(server.slots for server in queues.hosts.values())
         if only is not None and slots > queues.hosts[only].slots:
             return f"it needs {slots} slots on {only}, which has {queues.hosts[only].slots}"
         if slots > largest:
-            return f"it needs {slots} slots on one host; the largest host has {largest}"
-        return "no host that accepts jobs now is suitable"
+            why = f"it needs {slots} slots on one host; the largest host has {largest}"
+        else:
+            why = "no host that accepts jobs now is suitable"
+        return "; ".join(filter(None, (why, _by_reason(away))))
     if obstacle := queues.shares.obstacle(live.job):
         return obstacle
     servers = queues.servers.get(registered.line, [])
@@ -240,12 +243,24 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
     return f"{tier}{place.jobs} {'jobs are' if place.jobs > 1 else 'job is'} ahead of it"
 
 
-def _nobody_has(job: QueuedJob, hosts: Mapping[HostId, Server]) -> str:
-    """That no host it may go to has what the job needs; "" if one has."""
+def _away(life: Lifecycle, job: QueuedJob) -> Iterable[tuple[str, str]]:
+    """The hosts it may go to that take no jobs now, and why: it may be one of those that is fit."""
+    aside = life.hosts.aside()
+    for name, known in life.hosts.known.items():
+        if name not in life.queues.hosts and job.may_go_to(name):
+            why = OUT_OF_CONTACT if known.closed is None else WORDS[known.closed]
+            yield name, "set aside after failures" if name in aside else why
+
+
+def _nobody_has(
+    job: QueuedJob, hosts: Mapping[HostId, Server], away: Sequence[tuple[str, str]] = ()
+) -> str:
+    """That no host it may go to has what the job needs; "" if one has. `away`: of those that take
+    no jobs now, so what they have is not known."""
     able = [server for name, server in hosts.items() if job.may_go_to(name)]
     if any(server.could_have(job) for server in able):
         return ""
-    if not (lacks := _lacks(job, able)):
+    if not (lacks := _lacks(job, able, away)):
         return ""
     other = job.only or ("a host" if len(able) == len(hosts) else "another host")
     return f"{lacks}; it starts once {other} has what it needs"
@@ -257,12 +272,15 @@ def _short(job: QueuedJob, servers_by_host: list[Server]) -> list[Server]:
     return [] if any(one.has_for(job) for one in able) else able
 
 
-def _lacks(job: QueuedJob, servers_by_host: list[Server]) -> str:
-    return _by_reason(
+def _lacks(
+    job: QueuedJob, servers_by_host: list[Server], away: Sequence[tuple[str, str]] = ()
+) -> str:
+    found = [
         (one.host.name, lack.why)
         for one in servers_by_host
         if one.host is not None and (lack := one.lacks(job)) is not None
-    )
+    ]
+    return _by_reason([*found, *away]) if found else ""
 
 
 def _closed(servers_by_host: list[Server]) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import ssl
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from urllib.parse import urlsplit
@@ -75,13 +76,15 @@ class Connection:
         return self._open
 
     async def _connect(self) -> asyncpg.Connection:
-        made = await asyncpg.connect(
-            self._url,
-            ssl=mode_in_force(self._url, os.environ) or None,
-            timeout=CONNECT_S,
-            command_timeout=self._wait_s,
-            server_settings=self._settings,
-        )
+        with warnings.catch_warnings():  # of a .pgpass that others can read: we say so ourselves
+            warnings.simplefilter("ignore", UserWarning)
+            made = await asyncpg.connect(
+                self._url,
+                ssl=mode_in_force(self._url, os.environ) or None,
+                timeout=CONNECT_S,
+                command_timeout=self._wait_s,
+                server_settings=self._settings,
+            )
         if await made.fetchval("SHOW synchronous_commit") == "off":  # acknowledged means on disk
             await made.execute("SET synchronous_commit = on")
         return made

@@ -2,7 +2,8 @@
 
 import pytest
 
-from lbd.doctor.peers import dispatcher_fix, fix_of
+from lbd.config.schema import ClusterConfig, Config, HostConfig
+from lbd.doctor.peers import dispatcher_fix, fix_of, join_address
 from lbd.keeper.run_as import CLOSED, ROOT_REFUSED
 from lbd.model import Closed
 from lbd.text.closed_words import WORDS
@@ -63,3 +64,26 @@ def test_a_hosts_words_put_nothing_into_a_command() -> None:
 )
 def test_what_keeps_a_dispatcher_from_beginning_has_a_fix_of_its_own(why: str, fix: str) -> None:
     assert dispatcher_fix(why, "h1").startswith(fix)
+
+
+@pytest.mark.parametrize(
+    ("join", "address", "warns"),
+    [
+        ("10.0.0.1:7901", "10.0.0.4:7901", True),
+        ("10.0.0.1:7901", "10.0.0.4", True),
+        ("10.0.0.4:7901", "10.0.0.4:7901", False),
+        ("10.0.0.4:7901", "10.0.0.4", False),
+        ("10.0.0.2:7901", "10.0.0.4", False),  # its own
+        ("h1.example:7901", "10.0.0.4", False),
+        ("10.0.0.1:7901", "h1.example", False),
+        ("[fd00::1]:7901", "fd00::1", False),
+        ("", "10.0.0.4", False),
+    ],
+)
+def test_an_address_to_join_by_that_no_host_has_any_more_is_said(join, address, warns) -> None:
+    config = Config(
+        host=HostConfig(name="h2", address="10.0.0.2"), cluster=ClusterConfig(join=join)
+    )
+    rows = {"name": "h2", "address": "10.0.0.2"}, {"name": "h1", "address": address}
+    assert [check.name for check in join_address(rows, config)] == ["cluster.join"] * warns
+    assert list(join_address([], config)) == []

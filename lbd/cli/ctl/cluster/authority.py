@@ -18,9 +18,9 @@ from lbd.cli.ctl.backup import (
     check_is_ours,
     manifest_in,
     pack,
-    scratch,
     unpacked,
 )
+from lbd.cli.ctl.backup_files import scratch
 from lbd.cli.ctl.own_address import say_if_unheard
 from lbd.cli.ctl.own_config import need_writable
 from lbd.cli.ctl.trust import (

@@ -124,9 +124,11 @@ def left(now: Json) -> int:
     return int(number(now, "queued")) + int(number(now, "running"))
 
 
-def share(daemons: Daemons, values: dict[str, object]) -> None:
-    """Sets them for all hosts, or with None takes them back. Raises LbdError."""
-    say_missing(daemons.lim({"op": "share", "values": values}, FORWARD_TIMEOUT_S))
+def share(daemons: Daemons, values: dict[str, object]) -> int:
+    """For all hosts; None takes one back. Returns how many hosts there are. Raises LbdError."""
+    reply = daemons.lim({"op": "share", "values": values}, FORWARD_TIMEOUT_S)
+    say_missing(reply)
+    return int(number(reply, "hosts"))
 
 
 def check_right(daemons: Daemons) -> None:
@@ -166,7 +168,7 @@ def enable(daemons: Daemons, options: argparse.Namespace) -> int:
         elif len(names) > 1 and status(daemons).get("in_file"):
             close(daemons, f"they are in SQLite on {now[0]}, and cannot move to PostgreSQL")
     own, began_s = daemons.config.host, time.time()
-    share(daemons, placed(names))
+    hosts = share(daemons, placed(names))
     found = until(
         daemons,
         lambda row: text(row, "leader") in names and not row.get("closed"),
@@ -177,7 +179,9 @@ def enable(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json({"hosts": names, "leader": found.get("leader")})
     elif found:
-        put(f"the queue is on {', '.join(names)}: {text(found, 'mode')}, {jobs_phrase(found)}")
+        soon = "; other hosts know it within 2 s" if hosts > 1 else ""
+        said = f"{text(found, 'mode')}, {jobs_phrase(found)}{soon}"
+        put(f"the queue is on {', '.join(names)}: {said}")
     if not found:
         why = last_words.read(own.runtime_dir, DISPATCHER) if own.name in names else ""
         complain(

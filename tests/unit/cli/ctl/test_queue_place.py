@@ -119,7 +119,8 @@ def test_enabled_once_its_dispatcher_answers(cluster, capsys):
     lim = cluster({}, now())
     assert main(["queue", "enable", "h1"]) == 0
     assert shared(lim) == [placed("h1")]
-    assert capsys.readouterr().out == "the queue is on h1: fcfs, 0 queued, 0 running\n"
+    said = "the queue is on h1: fcfs, 0 queued, 0 running; other hosts know it within 2 s\n"
+    assert capsys.readouterr().out == said
 
 
 def test_a_dispatcher_that_does_not_come_is_said(cluster, capsys):

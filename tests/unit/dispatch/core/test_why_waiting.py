@@ -143,6 +143,24 @@ def test_hosts_of_which_the_same_is_said_are_named_together():
     assert reason(life, "1") == f"next, as soon as gpu is free; {lacking}"
 
 
+def test_hosts_that_take_no_jobs_now_are_named_where_none_of_the_others_will_do():
+    life = table("h1", "h2")
+    life.host_gone(HostId("h3"), 0.0, DICE, Closed.DRAINED)
+    life.host_gone(HostId("h4"), 0.0, DICE)
+    submit(life, "1", barred=frozenset({HostId("h1"), HostId("h2"), HostId("h4")}))
+    assert reason(life, "1") == "no host that takes jobs now is fit for it; h3: drained"
+    submit(life, "2", slots=2)
+    said = "it needs 2 slots on one host; the largest there has 1; h3: drained; h4: out of contact"
+    assert reason(life, "2") == said
+    for name in ("h1", "h2"):
+        life.host_is(HostSlots(HostId(name), 1, facts=Facts(("linux",))), 0.0, DICE)
+    submit(life, "3", needs=Needs((("gpu", 1),)))
+    said = (
+        "h1, h2: no gpu; h3: drained; h4: out of contact; it begins once a host has what it needs"
+    )
+    assert reason(life, "3") == said
+
+
 def test_only_what_is_lacking_now_is_waited_for():
     life = table()
     there = Facts(("linux",), (("gpu", 1, 1), ("disk", 2, 0)), 4 << 30, 0)
