@@ -268,9 +268,7 @@ class Authority:
         with self._locked() as ledger:
             kept = [t for t in ledger.tokens if now_s < t.until_s + TOKEN_KEPT_S]
             if len(kept) >= TOKENS_MAX:
-                raise LbdError(
-                    f"there are already {TOKENS_MAX} tokens; revoke some with `lbctl token revoke`"
-                )
+                raise LbdError(f"there are {TOKENS_MAX} tokens; first `lbctl token revoke` some")
             anchor = certificates.anchor_of(token, now_s).decode()
             record = TokenRecord(token.id, anchor, now_s + life_s, host)
             self._save(replace(ledger, tokens=(*kept, record)))

@@ -49,9 +49,7 @@ TOKEN_ABOUT = {
 
 def add_own_options(parser: Parser) -> None:
     parser.add_argument("--name", metavar="HOST", help="this host's name (default: host.name)")
-    parser.add_argument(
-        "--address", metavar="IP", help="address at which other hosts reach this one"
-    )
+    parser.add_argument("--address", metavar="IP", help="where other hosts reach this one")
 
 
 def add_init_options(parser: Parser) -> None:
@@ -66,9 +64,7 @@ def add_init_options(parser: Parser) -> None:
 
 def add_join_options(parser: Parser) -> None:
     parser.add_config_options()
-    parser.add_argument(
-        "target", metavar="ADDRESS", help="address of the LIM on the authority's host"
-    )
+    parser.add_argument("target", metavar="ADDRESS", help="of the LIM on the authority's host")
     parser.add_argument("token", metavar="TOKEN", nargs="?", default="-",
                         help="- (default) reads it from standard input; as an argument, every user "
                              "of this host could see it")  # fmt: skip
@@ -97,8 +93,7 @@ def add_token_options(parser: Parser, word: str) -> None:
         parser.add_argument("--any", action="store_true",
                             help="any host may use it, under a name that is free")  # fmt: skip
         parser.add_argument("--expires", "--valid", metavar="DUR", type=duration,
-                            default=TOKEN_LIFE_S, help="how long it is valid (default "
-                                                       "1h)")  # fmt: skip
+                            default=TOKEN_LIFE_S, help="valid for (default 1h)")  # fmt: skip
     if word == "revoke":
         parser.add_argument("id", metavar="ID", help="as shown by `lbctl token list`")
     else:
@@ -310,9 +305,7 @@ def need_authority(path: str | None) -> tuple[Config, Authority]:
 def need_readable(path: Path) -> None:
     for place in (*reversed(path.parents), path):
         if place.exists() and not os.access(place, os.X_OK):
-            raise LbdError(
-                f"{place}: permission denied; only root and the daemons' user can do that"
-            )
+            raise LbdError(f"{place}: permission denied; only root or the daemons' user can")
 
 
 def create(options: argparse.Namespace, path: str | None) -> int:

@@ -148,7 +148,7 @@ def test_hosts_that_take_no_jobs_now_are_named_where_none_of_the_others_will_do(
     life.host_gone(HostId("h3"), 0.0, DICE, Closed.DRAINED)
     life.host_gone(HostId("h4"), 0.0, DICE)
     submit(life, "1", barred=frozenset({HostId("h1"), HostId("h2"), HostId("h4")}))
-    assert reason(life, "1") == "no host that takes jobs now is fit for it; h3: drained"
+    assert reason(life, "1") == "no host that accepts jobs now is suitable; h3: drained"
     submit(life, "2", slots=2)
     said = "it needs 2 slots on one host; the largest there has 1; h3: drained; h4: out of contact"
     assert reason(life, "2") == said
