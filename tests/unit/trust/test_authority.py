@@ -331,7 +331,7 @@ def test_tokens_are_bounded_and_those_that_ended_long_ago_do_not_count(authority
     monkeypatch.setattr(a, "TOKENS_MAX", 2)
     authority.new_token("", 60, NOW_S)
     authority.new_token("", 60, NOW_S + 1)
-    with pytest.raises(LbdError, match="there are already 2 tokens"):
+    with pytest.raises(LbdError, match="there are 2 tokens"):
         authority.new_token("", 60, NOW_S + 1)
     authority.new_token("", 60, NOW_S + 60 + a.TOKEN_KEPT_S)
     assert len(authority.ledger().tokens) == 2

@@ -150,7 +150,7 @@ def test_hosts_that_take_no_jobs_now_are_named_where_none_of_the_others_will_do(
     submit(life, "1", barred=frozenset({HostId("h1"), HostId("h2"), HostId("h4")}))
     assert reason(life, "1") == "no host that accepts jobs now is suitable; h3: drained"
     submit(life, "2", slots=2)
-    said = "it needs 2 slots on one host; the largest there has 1; h3: drained; h4: out of contact"
+    said = "it needs 2 slots on one host; the largest host has 1; h3: drained; h4: out of contact"
     assert reason(life, "2") == said
     for name in ("h1", "h2"):
         life.host_is(HostSlots(HostId(name), 1, facts=Facts(("linux",))), 0.0, DICE)
