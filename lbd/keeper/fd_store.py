@@ -19,13 +19,10 @@ import contextlib
 import socket
 
 from lbd.keeper.lbm_connection import LbmLine, Unsaid
+from lbd.keeper.protocol import GIVEN, LEFT
 from lbd.local import frames
 from lbd.local.unwanted_descriptors import close_apart
 
-LEAVE = b"L"
-HOLD = b"H"  # COUNT, with so many descriptors attached
-LEFT = b"l"
-GIVEN = b"G"  # as HOLD
 COUNT = b"c"
 AT_ONCE = 16  # descriptors in one message
 GIVE_S = 5.0

@@ -24,7 +24,6 @@ import time
 from typing import TYPE_CHECKING
 
 from lbd import __version__
-from lbd.keeper import fd_store as holding
 from lbd.keeper.child import Parent
 from lbd.keeper.fd_store import Holding, frame_of
 from lbd.keeper.gate import Gate
@@ -32,7 +31,7 @@ from lbd.keeper.kept_ports import KeptPorts
 from lbd.keeper.lbm_connection import LbmLine
 from lbd.keeper.limits.ceilings import read_totals
 from lbd.keeper.limits.cgroups import Containment
-from lbd.keeper.limits.time_limits import KEEPER, LIMIT, OVER, Limits
+from lbd.keeper.limits.time_limits import KEEPER, OVER, Limits
 from lbd.keeper.limits.warden import Warden
 from lbd.keeper.pending_orders import Beginnings
 from lbd.keeper.preforked import nursery_program
@@ -40,8 +39,11 @@ from lbd.keeper.protocol import (
     END_TREE,
     EXITED,
     HELLO,
+    HOLD,
     HOLDERS,
     KIND,
+    LEAVE,
+    LIMIT,
     LIMITS,
     NUMBER,
     ORDER_LIMIT_BYTES,
@@ -249,9 +251,9 @@ class Keeper:
             self._beginnings.holders.obey(body, self._gate.lbm_uid)
         elif tag == QUIT:
             self._asked_to_quit()
-        elif tag == holding.LEAVE and self._lbm is not None:
+        elif tag == LEAVE and self._lbm is not None:
             self._holding.leave(self._lbm)
-        elif tag == holding.HOLD:
+        elif tag == HOLD:
             self._holding.hold(body, self._descriptors)
         else:
             self.obey_of_job(tag, body, clock_s())

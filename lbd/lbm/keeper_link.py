@@ -213,11 +213,11 @@ class KeeperLink:
             self.pid = int(given[keeper.PID])
             self.uid = int(given[keeper.UID])
             self._awaited = int(given.get(holding.COUNT, b"0"))
-        if tag in (keeper.HELLO, holding.GIVEN):
+        if tag in (keeper.HELLO, keeper.GIVEN):
             if len(self.given) >= self._awaited:
                 _settle(self._hello, None)
             return
-        if tag == holding.LEFT and self._left is not None:
+        if tag == keeper.LEFT and self._left is not None:
             _settle(self._left, None)
             return
         if self._meanwhile is not None:
@@ -341,7 +341,7 @@ class KeeperLink:
     async def leave(self) -> None:
         """From now on the keeper tells the next LBM what happens. Raises TimeoutError."""
         self._left = asyncio.get_running_loop().create_future()
-        await self.send(holding.LEAVE)
+        await self.send(keeper.LEAVE)
         async with asyncio.timeout(LEAVE_TIMEOUT_S):
             await self._left
 
@@ -356,7 +356,7 @@ class KeeperLink:
             raise BrokenPipeError(errno.EPIPE, "the keeper is not connected")
         self._socket.setblocking(True)
         self._socket.settimeout(LEAVE_TIMEOUT_S)
-        holding.send_descriptors(self._socket, holding.HOLD, descriptors)
+        holding.send_descriptors(self._socket, keeper.HOLD, descriptors)
 
     async def send(self, tag: bytes, job: JobId | None = None, number: int = 0) -> None:
         """SIGNAL, END_TREE or QUIT; quietly nothing if the keeper is not connected."""

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from lbd.keeper import fd_store as holding
-from lbd.keeper import loop as keeper
+from lbd.keeper import protocol as keeper
 from lbd.lbm.handover import saving
 from lbd.local import frames
 from lbd.local.descriptors import receive
@@ -102,7 +102,7 @@ def change_what_is_needed(path):
         assert record.needs == saving.NEEDS
         record.needs = record.version = saving.VERSION + 1
         changed = saving.in_memory(record.SerializeToString())
-        sock.sendall(frames.pack(holding.LEAVE))
-        holding.send_descriptors(sock, holding.HOLD, [changed, *given[1:]])
+        sock.sendall(frames.pack(keeper.LEAVE))
+        holding.send_descriptors(sock, keeper.HOLD, [changed, *given[1:]])
         for descriptor in (changed, *given):
             os.close(descriptor)

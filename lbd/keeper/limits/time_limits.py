@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lbd.keeper import spawn_order as spawn_order
+from lbd.keeper.protocol import LIMIT
 from lbd.load import cgroup, process_table
 from lbd.load.process_table import TaskStat
 from lbd.local import frames
 from lbd.process.boot_clock import clock_s
 
-# LBM -> keeper, with JOB: it may go on until then, and use so much; then it is ended
-LIMIT = b"M"
+# The fields of LIMIT, with JOB: it may go on until then, and use so much; then it is ended
 LEASE_UNTIL_MS = b"u"  # of the boot clock: it counts while the keeper hangs, too
 LEASE_MS = b"l"  # from now, for a keeper of the last release
 CPU_US = b"C"  # 0 = any
