@@ -65,7 +65,8 @@ class Operations:
         self._state = lim.state
         self._traffic = traffic
         self._admins = Admins(lim.config.admin)
-        self._lbm_pid = 0
+        # By its connection: it asks over others, too, and hangs up after each question.
+        self._lbm_caller: Caller | None = None
         self._lbm_returns_s = 0.0  # another follows it within that time
         self._queue: Json | None = None  # as our LBM tells of it
         self._checking: asyncio.Future[list[Json]] | None = None
@@ -106,15 +107,15 @@ class Operations:
 
     def closed(self, connection: Connection) -> None:
         """A client went away; if it was the LBM, no jobs are taken here until it is back."""
-        if connection.caller.pid == self._lbm_pid:
-            self._lbm_pid, self._queue = 0, None
+        if connection.caller is self._lbm_caller:
+            self._lbm_caller = self._queue = None
             if self._lbm_returns_s:
                 asyncio.get_running_loop().call_later(self._lbm_returns_s, self._lbm_gone)
             else:
                 self._lbm_gone()
 
     def _lbm_gone(self) -> None:
-        if not self._lbm_pid:
+        if self._lbm_caller is None:
             self._lim.lbm_is(e.LbmStatus(accepting=False, closed=Closed.NO_LBM), set())
 
     # -- the LBM's -------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ class Operations:
 
     async def _lbm(self, request: Json, caller: Caller) -> Json:
         self._only_daemon(caller)
-        self._lbm_pid = caller.pid
+        self._lbm_caller = caller
         self._lbm_returns_s = min(r.seconds(request, "returns_s"), RETURN_S_MAX)
         pids = {caller.pid, r.count(request, "keeper")} - {0}
         self._lim.lbm_is(r.lbm_status(request), pids)

@@ -27,7 +27,10 @@ class Unmet(NamedTuple):
 def unmet(needs: Needs, facts: Facts) -> Unmet | None:
     """What the host does not have of it; None if it has all. What it never has comes first."""
     if not facts.features and (needs.resources or needs.features or needs.not_features):
-        return Unmet("its lbd is too old to report resources", later=False)
+        return Unmet(
+            "has not reported its resources (its LBM does not answer, or its lbd is too old)",
+            later=False,
+        )
     if (why := missing_feature(needs, facts)) is not None:
         return Unmet(why, later=False)
     taken: Unmet | None = None

@@ -125,7 +125,7 @@ def test_submit_gives_a_job(lab, client, tmp_path):
 
 
 def test_a_time_limit_is_named(client):
-    said = r"sleep 600: ended after its time limit of 1 s on h\d$"
+    said = r"sleep 600: ended at its time limit of 1 s on h\d$"
     with pytest.raises(lbd.client.JobFailed, match=said):
         client.run(["sleep", "600"], timeout=1, check=True)
     with pytest.raises(lbd.client.JobFailed, match=said):

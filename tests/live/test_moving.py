@@ -70,7 +70,7 @@ def test_the_authority_moves_and_hosts_join_and_are_revoked_where_it_is(three, s
     succeeds(second, "lbctl", "authority", "take", str(file))
     wait_until(lambda: where(first) == "h2", "the first hears of it", LONG_S,
                second.log.read_text)  # fmt: skip
-    assert "it is on h2" in refused(first.run("lbctl", "token", "create"))
+    assert "the authority is on h2" in refused(first.run("lbctl", "token", "create"))
     joins(second, third, user)
     wait_until(lambda: states(third) == ["up"] * 3, "the third is in", LONG_S, third.log.read_text)
     listed = second.run("sh", "-c", "stat -c %n:%U:%a /var/lib/lbd-authority/*").stdout.split()

@@ -100,7 +100,7 @@ def test_what_a_release_does_not_announce_is_not_asked_of_it(lab):
             "h1", "lbrun", "-H", "h2", "--send", "README.md", "true", cwd=PROGRAM.parents[2]
         )
         assert result.returncode == 125
-        assert "which cannot take files along" in result.stderr
+        assert "which cannot transfer files" in result.stderr
         assert lab.run("h1", "lbrun", "-H", "h2", "true").returncode == 0
     wait_until_up(lab)
 

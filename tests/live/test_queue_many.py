@@ -37,7 +37,7 @@ def test_an_array_of_long_commands_is_waited_for_and_looked_at(lab):
         of_some = lab.run("h2", "lbctl", "jobs", "--json", "1_2-4", check=True)
         assert [job["id"] for job in json.loads(of_some.stdout)] == ["1_2", "1_3", "1_4"]
         full = lab.run("h2", "lbrun", "-d", "--array", f"1-{MANY}", "true")
-        complaint = f"lbrun: root has {MANY} jobs in the queue, and the limit per user is "
+        complaint = f"lbrun: root has {MANY} jobs in the queue; the limit per user is "
         assert (full.returncode, full.stdout) == (125, "")
         assert full.stderr.startswith(complaint), full.stderr
         same = lab.run("h2", "lbrun", "-d", *words)  # it is in there already

@@ -139,7 +139,7 @@ FAILS = [
     ("true", "--fetch", "out: the command did not create it"),
     (f"truncate -s {BIG + 1} out", "--fetch", "stage.max_bytes"),
     ("mkfifo out", "--fetch", "not a file"),
-    ("ln -s /etc/passwd out", "--fetch", "leads out"),
+    ("ln -s /etc/passwd out", "--fetch", "outside the directory"),
 ]
 
 
@@ -148,7 +148,7 @@ def test_outputs_that_cannot_come_are_an_error(lab, work, script, a, b):
     before = listing(work)
     result = lbrun(lab, work, "-q", "-H", "h3", "--fetch", "out", "sh", "-c", script)
     assert result.returncode == 125
-    assert_one_line(result.stderr, "lbrun", a, b, "ended with 0")
+    assert_one_line(result.stderr, "lbrun", a, b, "exited with 0")
     assert listing(work) == before
     assert_no_workdir(lab)
 

@@ -303,7 +303,7 @@ def test_a_real_browser_may_use_every_button(queued, page, tab):
         assert press(tab, "Undrain") == 200
         assert queued.states("h1")["h2"] != "drained"
         tab.goto(f"{page}why")
-        tab.get_by_label("Wanted host").fill("h2")
+        tab.get_by_label("Requested host (-H)").fill("h2")
         assert press(tab, "Ask") == 200
         assert press(tab, "Sign out") == 200
         assert tab.get_by_text("not signed in").is_visible()

@@ -46,11 +46,11 @@ def test_how_a_command_ended(tmp_path):
 def test_of_a_time_limit_it_is_said_that_it_was_that(tmp_path):
     """It said signal 15."""
     status = tmp_path / "status"
-    reason = "ended after its time limit of 2 s"
+    reason = "ended at its time limit of 2 s"
     found = {"exit_status": 124, "signal": 15, "host": "h1", "cause": "timeout", "reason": reason}
     status.write_text(json.dumps(found))
     ended = completed_of(["sleep", "30"], status, 124, b"", b"")
-    with pytest.raises(JobFailed, match=r"^sleep 30: ended after its time limit of 2 s on h1$"):
+    with pytest.raises(JobFailed, match=r"^sleep 30: ended at its time limit of 2 s on h1$"):
         ended.check()
 
 

@@ -77,6 +77,9 @@ async def test_the_end_of_the_lbm_is_noticed(two):
     await other.ask(LBM)
     await until(lambda: one.lim.state.table.view(None, 0).hosts["h2"].why == "")
     connection = Connection(other.operations.handle, other.operations.closed, Crowd())
+    connection.caller = replace(ROOT)  # another connection of the same process
+    other.operations.closed(connection)
+    assert other.lim.state.lbm.accepting
     connection.caller = ROOT
     other.operations.closed(connection)
     await until(

@@ -28,6 +28,7 @@ from lbd.text.needs_words import (
 
 HOST = Facts(("big", "linux"), (("gpu", 2, 0), ("scratch", 200 << 30, 0)), 8 << 30)
 GPU = Needs((("gpu", 1),))
+UNREPORTED = "has not reported its resources (its LBM does not answer, or its lbd is too old)"
 
 
 def used(*, memory_given=0, **amounts):
@@ -62,7 +63,7 @@ def used(*, memory_given=0, **amounts):
         ),
         (Needs(memory_bytes=4 << 30), Facts(), None, None),  # nobody knows how much there is
         (Needs((("gpu", 2),)), Facts(("x",), (("gpu", 1, 0),)), "has 1 gpu, not 2", False),
-        (GPU, Facts(), "its lbd is too old to report resources", False),
+        (GPU, Facts(), UNREPORTED, False),
         (NO_NEEDS, Facts(), None, None),
     ],
 )  # fmt: skip
