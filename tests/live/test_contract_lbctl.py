@@ -237,7 +237,7 @@ UNKNOWN = [
 QUEUE_WRONG = [
     (("job", "h1-987654"), "h1-987654"), (("logs", "x"), "'x'"), (("kill", "5-2"), "backwards"),
     (("kill",), "ID"), (("kill", "-s", "NOSUCH", "1"), "NOSUCH"), (("wait", "--timeout", "x", "1"),
-    "'x'"), (("hold", "-1"), "-1"), (("release", "0"), "no queue"), (("requeue", "@you"), "@you"),
+    "'x'"), (("hold", "-1"), "-1"), (("release", "0"), "'0'"), (("requeue", "@you"), "@you"),
     (("predict", "-n", "0"), "'0'"), (("predict", "-n", "two"), "'two'"), (("predict",), "queue"),
 ]  # fmt: skip
 

@@ -121,7 +121,7 @@ def test_down_ends_stopped_daemons_and_everything_else(make_lab, isolate):
     lab.kill("h1", "host", "STOP")
     sleeper = lab.popen("h2", "sleep", "1001")
     started_s = time.monotonic()
-    assert "is gone" in lab.lab("down").stdout
+    assert "is removed" in lab.lab("down").stdout
     assert time.monotonic() - started_s < 10
     sleeper.wait(timeout=120)
     lab.assert_nothing_left()
@@ -222,13 +222,13 @@ def unprivileged():
         (["env", "h9"], 2, "h9"),
         (["kill", "h1", "lin"], 2, 'did you mean "lim"'),
         (["kill", "h9", "lim"], 2, "h9"),
-        (["kill", "h1", "lim", "-s", "NOISE"], 2, "no signal"),
+        (["kill", "h1", "lim", "-s", "NOISE"], 2, "is not a signal"),
         (["kill", "h1", "dispatcher"], 1, "not running"),
         (["start", "h1", "keeper"], 2, "keeper"),
         (["start", "h9"], 2, "h9"),
         (["cut", "h1", "h1"], 2, "two different"),
         (["cut", "h1", "h9"], 2, "h9"),
-        (["exec", "h1"], 2, "which command"),
+        (["exec", "h1"], 2, "no command"),
     ],
 )
 def test_bad_input_with_a_lab_is_one_line(lab, words, code, says):

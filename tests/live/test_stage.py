@@ -145,7 +145,7 @@ def test_a_missing_output_of_a_command_that_was_content_is_an_error(lab, work):
     listed = "--fetch", "none", "--fetch", "old"
     result = lbrun(lab, work, "-H", "h2", *listed, "sh", "-c", "echo new > old")
     assert result.returncode == 125
-    assert_one_line(result.stderr, "lbrun", "--fetch none", "no such file", "ended with 0")
+    assert_one_line(result.stderr, "lbrun", "--fetch none", "did not create it", "exited with 0")
     assert (work / "old").read_text() == "old\n"  # all or nothing
     assert sorted(os.listdir(work)) == ["old", "src", "tool", "unlisted"]
     stays = lbrun(lab, work, "--local", *listed, "--status-file", "end", "true")
@@ -157,7 +157,7 @@ def test_a_missing_output_of_a_command_that_was_content_is_an_error(lab, work):
 
 
 HOSTILE = [
-    ("mkdir out; ln -s ../../x out/l", "leads out"),
+    ("mkdir out; ln -s ../../x out/l", "outside the directory"),
     ("mkfifo out", "not a file"),
     ("mkdir out; cd out; for i in $(seq 210); do mkdir d; cd d; done", "deeper than"),
 ]
@@ -168,7 +168,7 @@ def test_what_does_not_come_back(lab, work, script, part):
     before = listing(work)
     result = lbrun(lab, work, "-H", "h2", "--fetch", "out", "sh", "-c", script)
     assert result.returncode == 125
-    assert_one_line(result.stderr, "lbrun", "--fetch", part, "ended with 0")
+    assert_one_line(result.stderr, "lbrun", "--fetch", part, "exited with 0")
     assert listing(work) == before
     assert_no_workdir(lab)
 
@@ -190,7 +190,7 @@ def test_sizes_are_bounded_both_ways(lab, work):
     result = lbrun(lab, work, "-H", "h2", "--fetch", "out", "truncate", "-s", str(BIG * 2 + 1),
                    "out")  # fmt: skip
     assert result.returncode == 125
-    assert_one_line(result.stderr, "lbrun", "--fetch", "stage.max_bytes", "ended with 0")
+    assert_one_line(result.stderr, "lbrun", "--fetch", "stage.max_bytes", "exited with 0")
     assert not (work / "out").exists()
     assert_no_workdir(lab)
 

@@ -156,7 +156,7 @@ def test_hosts_that_take_no_jobs_now_are_named_where_none_of_the_others_will_do(
         life.host_is(HostSlots(HostId(name), 1, facts=Facts(("linux",))), 0.0, DICE)
     submit(life, "3", needs=Needs((("gpu", 1),)))
     said = (
-        "h1, h2: no gpu; h3: drained; h4: out of contact; it begins once a host has what it needs"
+        "h1, h2: no gpu; h3: drained; h4: out of contact; it starts once a host has what it needs"
     )
     assert reason(life, "3") == said
 
