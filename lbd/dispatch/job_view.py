@@ -136,14 +136,16 @@ class JobViews:
     def _correct(self, reply: pb.JobInfo) -> None:
         """By how such predictions came true lately, if enough did."""
         correction, raw_s = self._predictions.correction, reply.predicted_wait_s
-        reply.comparable = self._predictions.comparable if not reply.needs else 0
-        is_known = correction.is_known and not reply.needs  # it is of waits for slots
-        if reply.HasField("predicted_wait_s") and is_known:
-            reply.predicted_wait_s = correction.corrected_s(raw_s)
-            low_s, high_s = correction.interval_90_s(raw_s)
-            reply.predicted_low_s, reply.predicted_high_s = low_s, high_s
-            if raw_s > 0 and self._predictions.doubt:
-                reply.predicted_by += f"; {self._predictions.doubt}"
+        if reply.needs:  # it is of waits for slots
+            return
+        if raw_s > 0 and self._predictions.doubt:
+            reply.predicted_by += f"; {self._predictions.doubt}"
+        if correction.tells_of(raw_s):
+            reply.comparable = self._predictions.comparable
+            if reply.HasField("predicted_wait_s"):
+                reply.predicted_wait_s = correction.corrected_s(raw_s)
+                low_s, high_s = correction.interval_90_s(raw_s)
+                reply.predicted_low_s, reply.predicted_high_s = low_s, high_s
 
     def _with_target(self, reply: pb.JobInfo, live: Live) -> pb.JobInfo:
         standing = self._life.queues.targets.standing(live.job, clock_s())

@@ -172,7 +172,8 @@ class Predictions:
         if self.doubt and now.base_s and not job.needs:
             how += f"; {self.doubt}"
         reply = predict_info(found, now.free, how, known)
-        reply.comparable = 0 if job.needs else self.comparable
+        is_corrected = all(self.correction.tells_of(one.raw_s or 0.0) for one in found.prospects)
+        reply.comparable = self.comparable if is_corrected and not job.needs else 0
         reply.warning = warning_of(asked, known, now.most)
         return reply
 

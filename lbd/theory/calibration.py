@@ -8,9 +8,10 @@ right and longer ones too long, as its text says; of base 10 that would be five 
 the logarithm is the natural one; `intercept_log10` is the other.
 
 Two things are ours. Beyond the predictions that it was learnt from, the line says nothing: there
-the correction is no greater than at their end. And it is used only where it has lately brought
-predictions nearer to what came true (`judged`): after a thousand short jobs the first long ones
-would be predicted by a line that knows none of their kind.
+the correction is no greater than at their end, and there is no interval (`tells_of`). And it is
+used only where it has lately brought predictions nearer to what came true, within the intervals
+given (`judged`): after a thousand short jobs the first long ones would be predicted by a line that
+knows none of their kind, and the tasks of an array, whose waits are all alike, look like many jobs.
 
 The coefficient of correlation measures the accuracy that is left. No straight line alters it; it
 changes when each prediction is corrected by what was known when it was made, as `judged` does it.
@@ -27,8 +28,10 @@ FEWEST = 20  # outcomes, before anything is corrected
 NARROWEST = 1e-9  # variance of ln predicted, below which no slope is seen
 WORTH_JUDGING, WORTH_HAVING = 50, 0.2  # outcomes; coefficient of correlation, when corrected
 NORMAL_90 = 1.644854
+LEAST_SPREAD = 0.05  # no waits are surer than that, however alike those before were
 LONGEST_LOG = 40.0  # of a corrected prediction
-LATELY = 50  # outcomes, over which it is looked whether corrections help
+LATELY = 50  # outcomes, over which it is looked whether corrections help,
+COVERS = 0.8  # and whether so many were inside the interval that promises nine in ten
 
 Outcome = tuple[float, float]  # seconds: predicted, actual
 
@@ -53,6 +56,12 @@ class Correction:
     def intercept_log10(self) -> float:
         return self.intercept / log(10)
 
+    def tells_of(self, predicted_s: float) -> bool:
+        """Whether it was learnt from such predictions. How far off others are nobody knows."""
+        x = log_of(predicted_s)
+        is_within = self.shortest_log <= x <= self.longest_log
+        return self.is_known and (predicted_s <= 0 or is_within)
+
     def corrected_s(self, predicted_s: float) -> float:
         """Returns p_corr of section 5.4; a prediction of no wait stays 0."""
         if predicted_s <= 0:
@@ -75,7 +84,7 @@ class Correction:
             return 0.0, 0.0
         if not self.is_known:
             return 0.0, math.inf
-        factor = exp(min(NORMAL_90 * self.spread, LONGEST_LOG))
+        factor = exp(min(NORMAL_90 * max(self.spread, LEAST_SPREAD), LONGEST_LOG))
         return self.corrected_s(predicted_s) / factor, self.corrected_s(predicted_s) * factor
 
 
@@ -145,7 +154,8 @@ class Judgement:
     corrected: float | None  # and of the corrected ones
     corrected_line: Correction
     covered_90: float | None  # the share of waits inside the interval given beforehand
-    helps: bool  # whether the corrected ones were nearer to what came true, lately
+    # Whether the corrected ones were nearer to what came true, lately, and inside their intervals
+    helps: bool
 
     @property
     def is_worthless(self) -> bool:
@@ -158,12 +168,14 @@ def judged(outcomes: Sequence[Outcome]) -> Judgement:
     raw, corrected = Bias(), Bias()
     inside = judged_by_interval = 0
     gains: deque[float] = deque(maxlen=LATELY)
+    covers: deque[bool] = deque(maxlen=LATELY)
     for predicted_s, actual_s in outcomes:
         known = raw.correction()
-        if not math.isinf(known.spread) and predicted_s > 0:
+        if predicted_s > 0 and known.tells_of(predicted_s):
             low_s, high_s = known.interval_90_s(predicted_s)
             judged_by_interval += 1
-            inside += low_s <= max(actual_s, LEAST_WAIT_S) <= high_s
+            covers.append(low_s <= max(actual_s, LEAST_WAIT_S) <= high_s)
+            inside += covers[-1]
         if known.jobs >= FEWEST:
             corrected_s = known.corrected_s(predicted_s)
             corrected.learn(corrected_s, actual_s)
@@ -172,7 +184,7 @@ def judged(outcomes: Sequence[Outcome]) -> Judgement:
     covered = inside / judged_by_interval if judged_by_interval else None
     return Judgement(
         raw.jobs, raw.line(), raw.correlation, corrected.correlation, corrected.line(), covered,
-        helps=sum(gains) >= 0,
+        helps=sum(gains) >= 0 and sum(covers) >= COVERS * len(covers),
     )  # fmt: skip
 
 

@@ -178,8 +178,8 @@ def trust_of(reply: Json) -> str:
     if count >= COMPARABLE:
         return f"corrected by the outcome of {count} earlier predictions"
     return (
-        f"a guess, not corrected: that takes {COMPARABLE} ended jobs that had a prediction, and"
-        " corrections that have helped lately"
+        f"a guess, not corrected: that takes {COMPARABLE} ended jobs that had such a prediction,"
+        " and corrections that have helped lately"
     )
 
 

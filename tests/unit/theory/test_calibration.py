@@ -51,7 +51,8 @@ def test_outcomes_on_a_line_leave_no_doubt():
     bias = learnt(biased(FEWEST, noise=0.0))
     assert bias.line().spread == pytest.approx(0.0, abs=1e-6)
     corrected_s = bias.correction().corrected_s(600.0)
-    assert bias.correction().interval_90_s(600.0) == pytest.approx((corrected_s,) * 2)
+    low_s, high_s = bias.correction().interval_90_s(600.0)  # of the least width that there is
+    assert (low_s, high_s) == pytest.approx((corrected_s / 1.0857, corrected_s * 1.0857), rel=1e-4)
 
 
 def test_the_papers_bias_is_right_about_a_minute_and_shortens_what_is_longer():
@@ -158,3 +159,27 @@ def test_a_correction_that_has_lately_made_predictions_worse_does_not_help():
     assert judged(short).helps
     assert not judged([*short, *[(200.0 + n, 200.0 + n) for n in range(60)]]).helps
     assert judged(biased(300)).helps
+
+
+def test_a_correction_whose_intervals_have_lately_been_too_narrow_does_not_help():
+    """The tasks of an array wait alike; then others wait half or twice as long."""
+    alike = [(2.0 + n / 10, 4.0 + n / 5) for n in range(200)]
+    assert judged(alike).helps
+    apart = [(5.0 + n / 10, (10.0 + n / 5) * 2.0 ** (-1) ** n) for n in range(20)]
+    found = judged([*alike, *apart])
+    assert found.corrected > 0.9  # near, on the whole
+    assert not found.helps
+
+
+def test_of_what_it_was_not_learnt_from_a_correction_does_not_tell():
+    line = learnt([(2.0 + n / 10, 4.0 + n / 5) for n in range(40)]).correction()
+    assert [line.tells_of(wait_s) for wait_s in (0.0, 1.5, 2.0, 5.9, 6.0)] == [
+        True, False, True, True, False,
+    ]  # fmt: skip
+    assert not Correction().tells_of(5.0)
+
+
+def test_no_interval_is_of_no_width():
+    line = learnt([(2.0 + n / 10, 4.0 + n / 5) for n in range(40)]).correction()
+    low_s, high_s = line.interval_90_s(5.0)
+    assert low_s < 9.5 < 10.5 < high_s

@@ -97,7 +97,7 @@ def prospect(now: Situation, least: int, slots: int, known: KnownSpeedup | None)
     runs_s = known.speedup.run_s(known.work_s, slots) if known is not None else None
     if raw_s is None:
         return Prospect(slots, None, None, None, runs_s)
-    if now.correction.is_known:
+    if now.correction.tells_of(raw_s):
         corrected_s = now.correction.corrected_s(raw_s)
         return Prospect(slots, raw_s, corrected_s, now.correction.interval_90_s(raw_s), runs_s)
     exact = modelled(now, least, slots, raw_s, room)
