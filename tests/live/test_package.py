@@ -385,6 +385,10 @@ def test_the_page_is_started_by_its_socket(machine):
         page = machine.run("/opt/lbd/bin/python3", "-c", asked, check=True).stdout
         assert "<html" in page
         assert machine.show("lbd-web", "ActiveState") == "active"
+        machine.run("systemctl", "disable", "--now", "lbd-web.socket", "lbd-web.service")
+        machine.run("systemctl", "enable", "lbd-web.socket", check=True)
+        wanted = machine.run("systemctl", "show", "-P", "Wants", "lbd.target").stdout
+        assert "lbd-web.socket" in wanted.split()  # `systemctl start lbd.target` brings it back
     finally:
         machine.run("systemctl", "disable", "--now", "lbd-web.socket", "lbd-web.service")
     assert machine.show("lbd-web", "ActiveState") == "inactive"

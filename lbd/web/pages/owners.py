@@ -20,7 +20,10 @@ def make_owners(asked: Asked) -> Page:
 
 def owners_page(rows: list[Json], missing: dict[str, str], clock: Clock) -> Page:
     shown = [owner_items(row, clock) for row in rows]
-    shown += [(plain(host), plain(f"no answer: {why}", WARN)) for host, why in missing.items()]
+    rest = (plain(""),) * (len(HEAD) - 2)
+    shown += [
+        (plain(host), plain(f"no answer: {why}", WARN), *rest) for host, why in missing.items()
+    ]
     parts: list[Part] = [Table("owners", "Owners", HEAD, shown)]
     learnt = [row for row in rows if any(hour != "." for hour in hours_of(row))]
     if learnt:

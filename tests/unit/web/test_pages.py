@@ -51,6 +51,7 @@ def test_owners_and_their_hours():
     owners, by_hour = page.parts
     assert owners.rows[0][1].kind == "warn"
     assert owners.rows[1][1].text == "no answer: down"
+    assert "no answer: down" in html_of(page)
     assert [item.text for item in by_hour.rows[0][:4]] == ["h1", "mon", ".", "5"]
     assert len(by_hour.rows) == 7
     assert "interruptions" not in page.data[0]
