@@ -48,6 +48,7 @@ from lbd.lbm.queue.output_file import (
     BLOCK_BYTES,
     OWNER,
     access_list,
+    attempt_of,
     is_marked,
     leased,
     owner_of,
@@ -328,6 +329,6 @@ class Spool:
                 with contextlib.suppress(OSError):
                     for path in directory.iterdir():
                         is_old = path.stat().st_mtime < before_s
-                        if is_old and path.name.partition(".")[0] not in running:
+                        if is_old and attempt_of(path.name) not in running:
                             found.setdefault(owner_of(str(path)), []).append(str(path))
         return found
