@@ -12,6 +12,7 @@ count, and neither root's processes nor those of the daemons' account.
 import ctypes
 import os
 import pwd
+import re
 import select
 import signal
 import stat
@@ -30,8 +31,10 @@ from lbd.local.subordinate_ids import person_of
 
 LOOK_S, PAUSE_S = 10.0, 0.02
 MAPS_BYTES = 16 << 20
-IO_URING, RING_FILES = b"anon_inode:[io_uring]", b"UserFiles:"  # what /proc says of these
-RING_TRIES, RING_BYTES = 5, 16 << 20
+# What /proc says of them:
+IO_URING, SOCKET, RING_FILES = b"anon_inode:[io_uring]", b"socket:[", b"UserFiles:"
+ON_THEIR_WAY = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
+TRIES, TRY_S, FDINFO_BYTES = 5, 0.01, 16 << 20
 LIBC = ctypes.CDLL(None)
 KCMP, KCMP_FILES = {"x86_64": 312, "aarch64": 272, "riscv64": 272}, 2  # kcmp(2)
 
@@ -114,15 +117,19 @@ def holds(pid: int, files: Set[bytes]) -> bool:
 
 
 def is_one_of(task: str, descriptor: str, files: Set[bytes]) -> bool:
-    """Or does it hold one, as io_uring(7) does? Raises OSError."""
+    """Or does it hold one, as io_uring(7) does, or may do, as a socket does with descriptors on
+    their way through it? Raises OSError."""
     found = os.fsencode(os.readlink(f"{task}/fd/{descriptor}"))
-    if found != IO_URING:
+    if found != IO_URING and not found.startswith(SOCKET):
         return found in files
-    for _ in range(RING_TRIES):
+    for _ in range(TRIES):
         with open(f"{task}/fdinfo/{descriptor}", "rb") as file:
-            said = file.read(RING_BYTES)
-        if RING_FILES in said:  # else it was just in use
+            said = file.read(FDINFO_BYTES)
+        if found == IO_URING and RING_FILES in said:  # else it was just in use
             return any(file in said for file in files)
+        if found != IO_URING and not ON_THEIR_WAY.search(said):
+            return False
+        time.sleep(TRY_S)
     return True
 
 

@@ -15,9 +15,8 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,15 +24,9 @@ from typing import Protocol
 
 from lbd.lbm.core.leases import Key
 from lbd.lbm.link.user_threads import STUCK_S
-from lbd.lbm.queue.output_file import (
-    BLOCK_BYTES,
-    attempt_of,
-    empty,
-    is_open_to_write,
-    owner_of,
-    remove,
-)
-from lbd.lbm.queue.spool import STREAMS, Spool
+from lbd.lbm.queue.kept_outputs import drop, held_by_somebody, kept_in
+from lbd.lbm.queue.output_file import owner_of, remove
+from lbd.lbm.queue.spool import Spool
 from lbd.model import JobId
 from lbd.process.boot_clock import clock_s
 
@@ -94,19 +87,6 @@ def shortage_of(root: Path, limit_bytes: int = SHORT_BYTES) -> Shortage:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    path: str
-    uid: int
-    size_bytes: int  # on the disk
-    is_output: bool  # and no pack
-
-    @property
-    def attempt(self) -> str:
-        """One that has ended is not needed by the next one of its job."""
-        return attempt_of(os.path.basename(self.path))
-
-
 @dataclass(slots=True)
 class Dropped:
     """By user."""
@@ -144,7 +124,7 @@ async def make_room(
         goal = min(wanted, most - max(floor, second // 2))
         if goal <= 0:
             break
-        drop = partial(drop_oldest, spool.root, uid, goal, running, dropped, dropping, by_file,
+        drop = partial(drop_oldest, spool, uid, goal, running, dropped, dropping, by_file,
                        lately_s)  # fmt: skip
         before = dropped.lost[uid]
         await spool.calls.run(uid, "room", drop)
@@ -161,7 +141,7 @@ async def make_room(
 
 
 def drop_oldest(
-    root: Path,
+    spool: Spool,
     uid: int,
     goal: int,
     running: Collection[str],
@@ -171,53 +151,16 @@ def drop_oldest(
     lately_s: float,
 ) -> None:
     done = 0
-    for kept in kept_in(root):
+    for kept in kept_in(spool.root):
         if done >= goal:
             break
         if kept.uid == uid and kept.attempt not in running and (by_file or kept.size_bytes):
             dropping[uid] = kept.path
             with contextlib.suppress(OSError):
-                if drop(kept, lately_s, by_file=by_file):
+                if drop(kept, spool.left, lately_s, by_file=by_file):
                     dropped.written.setdefault(uid, []).append(kept.path)
                 done += 1 if by_file else kept.size_bytes
                 dropped.lost[uid] += 1 if by_file else kept.size_bytes
-
-
-def drop(kept: Kept, lately_s: float, *, by_file: bool) -> bool:
-    """Returns whether somebody writes to it, and has `lately_s` ago at most: an output stays, empty
-    and marked as cut short, since a process that has kept a descriptor of it may write on, and that
-    is to be seen. Nobody opens it again. Raises OSError."""
-    was_written = False
-    if by_file or not kept.is_output:
-        os.unlink(kept.path)
-    else:
-        was_written = time.time() - os.stat(kept.path).st_mtime < lately_s
-        empty(kept.path, kept.uid)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{kept.path}.cut")
-    return was_written and is_open_to_write(kept.path)
-
-
-def kept_in(root: Path) -> Iterator[Kept]:
-    """Outputs and packs, those of the oldest jobs first."""
-    with contextlib.suppress(OSError):
-        names = sorted(filter(str.isdecimal, os.listdir(root)), key=int)
-        for name in names:
-            with contextlib.suppress(OSError), os.scandir(root / name) as entries:
-                for entry in sorted(entries, key=age_of):
-                    kind = entry.name.rpartition(".")[2]
-                    if kind not in (*STREAMS, "pack"):
-                        continue
-                    with contextlib.suppress(OSError):
-                        found = entry.stat(follow_symlinks=False)
-                        size_bytes = found.st_blocks * BLOCK_BYTES
-                        yield Kept(entry.path, owner_of(entry.path), size_bytes, kind in STREAMS)
-
-
-def age_of(entry: os.DirEntry[str]) -> int:
-    """Jobs are numbered in the order in which they came."""
-    job = entry.name.partition(".")[0]
-    return int(job) if job.isdecimal() else 0
 
 
 def limits_of_running(owners: Mapping[Key, int], limit_bytes: int) -> dict[Key, int]:
@@ -370,7 +313,10 @@ class SpoolCare:
             log.warning("%s: user %d writes on to what an attempt that has ended has left; end the "
                         "processes that do, and keep no output of theirs for %g s", spool.root, uid,
                         DISCARD_S)  # fmt: skip
-            await self._end_holders(uid, paths)
+            # They may have written by one that they have closed since, and have more of them.
+            held = partial(held_by_somebody, spool.root, uid, running)
+            more = await spool.calls.run(uid, "held", held) or ()
+            await self._end_holders(uid, sorted({*paths, *more}))
             self._room_due_s = 0.0  # they have written until they end
 
     async def _trim(self, key: Key, uid: int, limit_bytes: int | None, *, is_short: bool) -> None:

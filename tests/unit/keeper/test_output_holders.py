@@ -24,6 +24,8 @@ WAYS = {
     "in a thread": "import threading; got = threading.Event(); wait = threading.Event().wait; "
     "take = lambda: (ctypes.CDLL(None).unshare(0x400), got.set(), wait()); "  # CLONE_FILES
     "threading.Thread(target=take, daemon=True).start(); got.wait(); os.close({fd}); input()",
+    "on its way": "import socket; a, b = socket.socketpair(); "
+    "socket.send_fds(a, [b'x'], [{fd}]); os.close({fd}); input()",
     "in a ring": "call = ctypes.CDLL(None).syscall; "
     "ring = call(425, 4, ctypes.create_string_buffer(120)); "  # io_uring_setup
     "call(427, ring, 2, (ctypes.c_int * 1)({fd}), 1); os.close({fd}); input()",  # its files

@@ -138,6 +138,33 @@ async def test_who_keeps_still_before_each_look_has_written_since_the_last(spool
         os.close(descriptor)
 
 
+async def test_who_closes_what_they_have_written_to_loses_what_else_they_hold(spool):
+    descriptors = [spool.open(job, 1, "out", ANN) for job in ("10", "11", "12")]
+    for job in ("10", "11", "12"):
+        spool.ended(job, 1)
+    attempts = Attempts([])
+    os.write(descriptors[0], bytes(2 * LIMIT_BYTES))
+    for descriptor in descriptors[:2]:
+        os.close(descriptor)
+    try:
+        await care_of(spool, attempts, lambda _: Shortage(1 << 40, 0)).look()
+        assert attempts.written == {ANN: [spool.output("10", 1), spool.output("12", 1)]}
+        assert spool.quick.loses(ANN)
+    finally:
+        os.close(descriptors[2])
+
+
+async def test_whose_attempt_has_printed_as_much_itself_is_no_such_user(spool):
+    descriptor = spool.open("10", 1, "out", ANN)
+    os.write(descriptor, bytes(2 * LIMIT_BYTES))
+    os.close(descriptor)
+    spool.ended("10", 1)
+    attempts = Attempts([])
+    await care_of(spool, attempts, lambda _: Shortage(1 << 40, 0)).look()
+    assert attempts.written == {}
+    assert not spool.quick.loses(ANN)
+
+
 async def test_what_an_attempt_has_left_goes_while_the_next_one_of_its_job_runs(spool):
     """Else a process that has kept its descriptor could fill the disk for as long as that runs."""
     descriptor = spool.open("10", 1, "out", ANN)

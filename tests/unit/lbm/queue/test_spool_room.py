@@ -7,12 +7,12 @@ import stat
 
 import pytest
 
+from lbd.lbm.queue.kept_outputs import kept_in
 from lbd.lbm.queue.output_file import owner_of
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.queue.spool_room import (
     Shortage,
     SpoolCare,
-    kept_in,
     limits_of_running,
     make_room,
     shortage_of,
