@@ -91,7 +91,9 @@ MAY_IMPORT = {
     | NETWORK
     | {"lbd.console", "lbd.load", "lbd.client", "lbd.dispatch.ledger.database_url"}
     | {"lbd.dispatch.core.configured", "lbd.dispatch.core.disciplines.registry"},
-    "lbd.web": SET | PROCESS | {"lbd.policy", "lbd.trust", "lbd.console", "lbd.doctor"},
+    "lbd.web": SET
+    | PROCESS
+    | {"lbd.policy", "lbd.trust", "lbd.console", "lbd.doctor", "lbd.net.connection_share"},
     "lbd.cli": DECIDING
     | NETWORK
     | {"lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.keeper", "lbd.client", "lbd.slurm"}

@@ -11,8 +11,11 @@ count, and neither root's processes nor those of the daemons' account.
 
 import ctypes
 import os
+import pwd
+import re
 import select
 import signal
+import stat
 import time
 from collections.abc import Set
 from contextlib import suppress
@@ -21,14 +24,19 @@ from typing import NoReturn
 from lbd.keeper.interpreter import die_with_keeper
 from lbd.keeper.limits.cgroups import kill_begun
 from lbd.keeper.limits.marked_processes import MarkLook
-from lbd.keeper.protocol import PATHS, UID
+from lbd.keeper.protocol import PATHS, PATHS_MAX, UID
 from lbd.load import process_table
-from lbd.load.procfs import read_small
 from lbd.local import frames
+from lbd.local.subordinate_ids import person_of
 
 LOOK_S, PAUSE_S = 10.0, 0.02
-PATHS_MAX = 1000
-MAPS_BYTES = 1 << 20
+MAPS_BYTES = 16 << 20
+# What /proc says of them:
+IO_URING, SOCKET, RING_FILES = b"anon_inode:[io_uring]", b"socket:[", b"UserFiles:"
+ON_THEIR_WAY = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
+TRIES, TRY_S, FDINFO_BYTES = 5, 0.01, 16 << 20
+LIBC = ctypes.CDLL(None)
+KCMP, KCMP_FILES = {"x86_64": 312, "aarch64": 272, "riscv64": 272}, 2  # kcmp(2)
 
 
 class OutputHolders:
@@ -77,9 +85,9 @@ def _end_all(uid: int, paths: list[bytes], owner: int) -> NoReturn:
     """In the child."""
     with suppress(BaseException):
         die_with_keeper(ctypes.PyDLL(None))
-        files = {path for path in paths if os.lstat(path).st_uid == owner}
+        files = {real for path in paths if (real := real_path(path, owner))}
         began = {pid: task.started_ticks for pid, task in process_table.everybody().items()}
-        theirs = [pid for pid in began if process_table.uid_of(pid) == uid]
+        theirs = [pid for pid in began if is_of(process_table.uid_of(pid), uid)]
         until_s = time.monotonic() + LOOK_S
         look = MarkLook(theirs, lambda pid: holds(pid, files), process_table.uid_of, until_s)
         while (found := look.answers()) is None:
@@ -90,12 +98,63 @@ def _end_all(uid: int, paths: list[bytes], owner: int) -> NoReturn:
 
 
 def holds(pid: int, files: Set[bytes]) -> bool:
-    """Has it one of these open, or in its memory?"""
+    """Has it one of these open, or in its memory? Threads may have descriptors of their own."""
+    looked: list[int] = []
     with suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
+        for task in map(int, os.listdir(f"/proc/{pid}/task")):
+            if any(share_descriptors(task, other) for other in looked):
+                continue
+            looked.append(task)
             with suppress(OSError):
-                if os.fsencode(os.readlink(f"/proc/{pid}/fd/{name}")) in files:
-                    return True
-        maps = read_small(f"/proc/{pid}/maps", MAPS_BYTES)
+                for name in os.listdir(f"/proc/{pid}/task/{task}/fd"):
+                    with suppress(OSError):
+                        if is_one_of(f"/proc/{pid}/task/{task}", name, files):
+                            return True
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            maps = file.read(MAPS_BYTES)
         return any(file in maps for file in files)
     return False
+
+
+def is_one_of(task: str, descriptor: str, files: Set[bytes]) -> bool:
+    """Or does it hold one, as io_uring(7) does, or may do, as a socket does with descriptors on
+    their way through it? Raises OSError."""
+    found = os.fsencode(os.readlink(f"{task}/fd/{descriptor}"))
+    if found != IO_URING and not found.startswith(SOCKET):
+        return found in files
+    for _ in range(TRIES):
+        with open(f"{task}/fdinfo/{descriptor}", "rb") as file:
+            said = file.read(FDINFO_BYTES)
+        if found == IO_URING and RING_FILES in said:  # else it was just in use
+            return any(file in said for file in files)
+        if found != IO_URING and not ON_THEIR_WAY.search(said):
+            return False
+        time.sleep(TRY_S)
+    return True
+
+
+def share_descriptors(task: int, other: int) -> bool:
+    """False also where the kernel does not say."""
+    number = KCMP.get(os.uname().machine)
+    return number is not None and LIBC.syscall(number, task, other, KCMP_FILES, 0, 0) == 0
+
+
+def is_of(found: int, uid: int) -> bool:
+    """Is that their own number, or one of their range in /etc/subuid?"""
+    if found == uid or person_of(found) != uid:
+        return found == uid
+    try:
+        pwd.getpwuid(found)
+    except KeyError:
+        return True
+    return False  # an account of its own
+
+
+def real_path(path: bytes, owner: int) -> bytes:
+    """As /proc shows it; b"" unless it is a file of that account."""
+    real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    with suppress(OSError):
+        found = os.lstat(real)
+        if found.st_uid == owner and stat.S_ISREG(found.st_mode):
+            return real
+    return b""

@@ -32,7 +32,7 @@ EXITED = b"X"  # JOB, NUMBER (wait status), USER_US, SYSTEM_US, RSS_KIB, OUT_OF_
 
 PID, UID, GROUP = b"p", b"u", b"g"
 PLACES = b"l"
-PATHS = b"h"  # with NULs between them
+PATHS, PATHS_MAX = b"h", 1000  # with NULs between them
 KIND, LIMITS, VERSION = b"k", b"m", b"v"
 PHASE, WANTED, NUMBER, ANSWER = b"s", b"w", b"n", b"a"
 USER_US, SYSTEM_US = b"U", b"Y"

@@ -416,6 +416,8 @@ def _settle(future: "asyncio.Future[Value]", value: Value) -> None:
 
 
 async def end_holders(link: KeeperLink, uid: int, paths: Sequence[str]) -> None:
-    """That user's processes which have one of these files open, if the keeper knows the order."""
-    said = (keeper.UID, b"%d" % uid), (keeper.PATHS, os.fsencode("\0".join(paths)))
+    """That user's processes which have one of these files open, if the keeper knows the order. Of
+    more files than it looks for the rest follow: it would hang up at an order that is too long."""
+    packed = os.fsencode("\0".join(paths[: keeper.PATHS_MAX]))
+    said = (keeper.UID, b"%d" % uid), (keeper.PATHS, packed)
     await link.say(frames.pack(keeper.HOLDERS, frames.pack_fields(said)))

@@ -14,10 +14,12 @@ import socket
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
-
-import grpc.aio
+from typing import TYPE_CHECKING
 
 from lbd.process.wake_ups import until_next_s
+
+if TYPE_CHECKING:
+    import grpc.aio
 
 log = logging.getLogger("lbd.net")
 
@@ -98,7 +100,7 @@ class ConnectionShares:
     """Looks at a server's connections for as long as there is that server."""
 
     def __init__(
-        self, server: grpc.aio.Server, place: tuple[str, int], connections_max: int
+        self, server: "grpc.aio.Server", place: tuple[str, int], connections_max: int
     ) -> None:
         self._server = weakref.ref(server)
         self._address, self._port = place

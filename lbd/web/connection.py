@@ -7,8 +7,11 @@ can be keeps nobody out.
 
 import asyncio
 import itertools
+import socket
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from lbd.net.connection_share import LOOK_S, close_excess
 
 HEADERS_S = 10.0  # for the whole of a request's headers
 UNREAD_S = 20.0  # for what was written to be read
@@ -63,3 +66,12 @@ class BoundedConnection(H11Protocol):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
+
+
+async def bound_connections(sock: socket.socket, most: int = CONNECTIONS_MAX) -> None:
+    """Until cancelled: no address has more than `most` to this socket, counting those that have not
+    ended their TLS handshake, of which nothing else here knows."""
+    host, port = sock.getsockname()[:2]
+    while True:
+        await asyncio.sleep(LOOK_S)
+        close_excess(host, port, most)

@@ -25,7 +25,7 @@ from lbd.local.json_socket import serve_json
 from lbd.web.address import Address, certificate_for, names_of
 from lbd.web.as_user import Connector
 from lbd.web.charts import Spark, spark_of
-from lbd.web.connection import CONNECTIONS_MAX, BoundedConnection
+from lbd.web.connection import CONNECTIONS_MAX, BoundedConnection, bound_connections
 from lbd.web.desk import Desk
 from lbd.web.guard import Guard
 from lbd.web.login_socket import SOCKET_MODE, Logins
@@ -116,6 +116,7 @@ class Web:
             sampling = group.create_task(self._sample(), name="loads")
             serving = group.create_task(server.serve([sock]), name="pages")
             renewing = group.create_task(self._renew(settings.ssl), name="certificate")
+            bounding = group.create_task(self._bound(sock), name="connections")
             ready()
             await stop.wait()
             self._ending.set()
@@ -123,6 +124,7 @@ class Web:
             await serving
             sampling.cancel()
             renewing.cancel()
+            bounding.cancel()
         self._desk.close()
         login_socket.close()
         login_path.unlink(missing_ok=True)
@@ -135,6 +137,10 @@ class Web:
         while True:
             await asyncio.sleep(SAMPLE_S)
             shown = renewed(context, self._certificate, shown)
+
+    async def _bound(self, sock: socket.socket) -> None:
+        if self._certificate is not None:
+            await bound_connections(sock)
 
     async def _sample(self) -> None:
         """Keeps what the hosts' loads were as new as the LIM has it."""

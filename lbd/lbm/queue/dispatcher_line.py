@@ -352,8 +352,8 @@ class DispatcherLine:
         if (held := self._held.get((job, attempt))) is not None:
             held.attempt.feed(e.EndWanted(signal.SIGKILL))
 
-    def held_jobs(self) -> set[str]:
-        return {job for job, _ in self._held}
+    def held_names(self) -> set[str]:
+        return {f"{job}.{attempt}" for job, attempt in self._held}
 
     def begun(self) -> list[Key]:
         """Those that run, and whose end is not settled."""

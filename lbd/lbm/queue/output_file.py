@@ -57,6 +57,11 @@ def owner_of(path: str) -> int:
     return os.geteuid()
 
 
+def attempt_of(name: str) -> str:
+    """JOB.ATTEMPT, of the name of a file in the spool."""
+    return ".".join(name.split(".", 2)[:2])
+
+
 def printed_in(sizes: Sequence[tuple[int, int]], freed_bytes: int) -> int:
     """Of files with these sizes, as of `sizes_of`. A hole of an output's own making (ftruncate(2))
     was not printed, and takes nothing of the disk, however large it is."""

@@ -48,6 +48,7 @@ from lbd.lbm.queue.output_file import (
     BLOCK_BYTES,
     OWNER,
     access_list,
+    attempt_of,
     is_marked,
     leased,
     owner_of,
@@ -67,6 +68,7 @@ MODE = 0o600
 STREAMS = ("out", "err")
 SILENT = "silent"
 OWNERS_MAX = 100_000  # attempts under way whose account is remembered
+LEFT_MAX = 100_000  # files of attempts that have ended whose size is remembered
 BLANKS = 16  # empty files that are remembered for others
 FULL_BYTES = 64 << 10  # with less a disk counts as full
 FULL_WHY = "its output may be incomplete: its host's disk was full"
@@ -119,6 +121,7 @@ class Spool:
         self.quick = Quick()
         self.calls = UserCalls()
         self.to_mark: set[tuple[str, int]] = set()  # files do not say yet that it may be cut short
+        self.left: dict[str, int] = {}  # by file: what it had when its attempt ended
         # attempts that run, and of which somebody who waits for them has got some output
         self.shown: set[tuple[str, int]] = set()
         self.when_shown: dict[tuple[str, int], Callable[[], None]] = {}  # for those of gangs
@@ -165,7 +168,10 @@ class Spool:
         uid = self._owners.pop((job, attempt), None)
         for name in STREAMS:
             with contextlib.suppress(OSError):
-                found = os.stat(self._file(job, attempt, name))
+                found = os.stat(path := self._file(job, attempt, name))
+                if len(self.left) >= LEFT_MAX:
+                    del self.left[next(iter(self.left))]
+                self.left[path] = max(found.st_size, found.st_blocks * BLOCK_BYTES)
                 sizes.append((found.st_size, found.st_blocks * BLOCK_BYTES))
                 cut = cut or is_marked(found)
                 if not (cut or found.st_size) and uid is not None:
@@ -328,6 +334,6 @@ class Spool:
                 with contextlib.suppress(OSError):
                     for path in directory.iterdir():
                         is_old = path.stat().st_mtime < before_s
-                        if is_old and path.name.partition(".")[0] not in running:
+                        if is_old and attempt_of(path.name) not in running:
                             found.setdefault(owner_of(str(path)), []).append(str(path))
         return found

@@ -15,9 +15,8 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,8 +24,9 @@ from typing import Protocol
 
 from lbd.lbm.core.leases import Key
 from lbd.lbm.link.user_threads import STUCK_S
-from lbd.lbm.queue.output_file import BLOCK_BYTES, empty, is_open_to_write, owner_of, remove
-from lbd.lbm.queue.spool import STREAMS, Spool
+from lbd.lbm.queue.kept_outputs import drop, held_by_somebody, kept_in
+from lbd.lbm.queue.output_file import owner_of, remove
+from lbd.lbm.queue.spool import Spool
 from lbd.model import JobId
 from lbd.process.boot_clock import clock_s
 
@@ -87,18 +87,6 @@ def shortage_of(root: Path, limit_bytes: int = SHORT_BYTES) -> Shortage:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    path: str
-    uid: int
-    size_bytes: int  # on the disk
-    is_output: bool  # and no pack
-
-    @property
-    def job(self) -> str:
-        return os.path.basename(self.path).partition(".")[0]
-
-
 @dataclass(slots=True)
 class Dropped:
     """By user."""
@@ -122,9 +110,11 @@ async def make_room(
     floor_bytes: int,
     running: Collection[str],
     dropping: dict[int, str],
+    lately_s: float = WRITTEN_S,
 ) -> Dropped:
     """What whose ended attempts have left is removed, until there is enough or nobody keeps more
-    than `floor_bytes`. `dropping`: which file of each user is in hand, also when we return."""
+    than `floor_bytes`. `running`: attempts; `dropping`: which file of each user is in hand, also
+    when we return; `lately_s`: as of `drop`."""
     by_file = short.files > 0
     wanted, floor = (short.files, 1) if by_file else (short.size_bytes, floor_bytes)
     dropped = Dropped()
@@ -134,7 +124,8 @@ async def make_room(
         goal = min(wanted, most - max(floor, second // 2))
         if goal <= 0:
             break
-        drop = partial(drop_oldest, spool.root, uid, goal, running, dropped, dropping, by_file)
+        drop = partial(drop_oldest, spool, uid, goal, running, dropped, dropping, by_file,
+                       lately_s)  # fmt: skip
         before = dropped.lost[uid]
         await spool.calls.run(uid, "room", drop)
         found = dropped.lost[uid] - before
@@ -150,62 +141,26 @@ async def make_room(
 
 
 def drop_oldest(
-    root: Path,
+    spool: Spool,
     uid: int,
     goal: int,
     running: Collection[str],
     dropped: Dropped,
     dropping: dict[int, str],
     by_file: bool,
+    lately_s: float,
 ) -> None:
     done = 0
-    for kept in kept_in(root):
+    for kept in kept_in(spool.root):
         if done >= goal:
             break
-        if kept.uid == uid and kept.job not in running and (by_file or kept.size_bytes):
+        if kept.uid == uid and kept.attempt not in running and (by_file or kept.size_bytes):
             dropping[uid] = kept.path
             with contextlib.suppress(OSError):
-                if drop(kept, by_file=by_file):
+                if drop(kept, spool.left, lately_s, by_file=by_file):
                     dropped.written.setdefault(uid, []).append(kept.path)
                 done += 1 if by_file else kept.size_bytes
                 dropped.lost[uid] += 1 if by_file else kept.size_bytes
-
-
-def drop(kept: Kept, *, by_file: bool) -> bool:
-    """Returns whether somebody writes to it: an output stays, empty and marked as cut short, since
-    a process that has kept a descriptor of it may write on, and that is to be seen. Nobody opens it
-    again. Raises OSError."""
-    was_written = False
-    if by_file or not kept.is_output:
-        os.unlink(kept.path)
-    else:
-        was_written = time.time() - os.stat(kept.path).st_mtime < WRITTEN_S
-        empty(kept.path, kept.uid)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{kept.path}.cut")
-    return was_written and is_open_to_write(kept.path)
-
-
-def kept_in(root: Path) -> Iterator[Kept]:
-    """Outputs and packs, those of the oldest jobs first."""
-    with contextlib.suppress(OSError):
-        names = sorted(filter(str.isdecimal, os.listdir(root)), key=int)
-        for name in names:
-            with contextlib.suppress(OSError), os.scandir(root / name) as entries:
-                for entry in sorted(entries, key=age_of):
-                    kind = entry.name.rpartition(".")[2]
-                    if kind not in (*STREAMS, "pack"):
-                        continue
-                    with contextlib.suppress(OSError):
-                        found = entry.stat(follow_symlinks=False)
-                        size_bytes = found.st_blocks * BLOCK_BYTES
-                        yield Kept(entry.path, owner_of(entry.path), size_bytes, kind in STREAMS)
-
-
-def age_of(entry: os.DirEntry[str]) -> int:
-    """Jobs are numbered in the order in which they came."""
-    job = entry.name.partition(".")[0]
-    return int(job) if job.isdecimal() else 0
 
 
 def limits_of_running(owners: Mapping[Key, int], limit_bytes: int) -> dict[Key, int]:
@@ -256,7 +211,7 @@ class Attempts(Protocol):
 
     def begun(self) -> list[Key]: ...
 
-    def held_jobs(self) -> set[str]: ...
+    def held_names(self) -> set[str]: ...
 
     def alive(self, job: str, attempt: int) -> bool: ...
 
@@ -280,7 +235,7 @@ class SpoolCare:
         self._keep_days = keep_days
         self._attempts = attempts
         self._trouble = ""  # as it was reported last
-        self._room_due_s = 0.0
+        self._room_due_s = self._room_began_s = self._room_pause_s = 0.0
         self._pace = Pace(spool)
         self._dropping: dict[int, str] = {}
         self._too_quick: set[int] = set()  # at the last look
@@ -292,7 +247,7 @@ class SpoolCare:
             await self.look()
             if clock_s() >= sweep_due_s:
                 sweep_due_s = clock_s() + SWEEP_EVERY_S
-                held, calls = self._attempts.held_jobs(), self._spool.calls
+                held, calls = self._attempts.held_names(), self._spool.calls
                 old = await asyncio.to_thread(self._spool.old, self._keep_days, held)
                 for uid, paths in old.items():
                     calls.start(uid, "old", partial(remove, paths))
@@ -340,10 +295,14 @@ class SpoolCare:
     async def _make_room(self, short: Shortage) -> None:
         if (began_s := clock_s()) < self._room_due_s:
             return
-        spool, running = self._spool, self._attempts.held_jobs()
+        spool, running = self._spool, self._attempts.held_names()
         floor_bytes = short.of_user(spool.holes.limit_bytes)
-        dropped = await make_room(spool, short, floor_bytes, running, self._dropping)
-        self._room_due_s = clock_s() + max(ROOM_EVERY_S, ROOM_REST * (clock_s() - began_s))
+        # Who keeps still before each look has written since the last one.
+        since_s, self._room_began_s = began_s - self._room_began_s, began_s
+        lately_s = max(WRITTEN_S, min(since_s, 2 * self._room_pause_s))
+        dropped = await make_room(spool, short, floor_bytes, running, self._dropping, lately_s)
+        self._room_pause_s = max(ROOM_EVERY_S, ROOM_REST * (clock_s() - began_s))
+        self._room_due_s = clock_s() + self._room_pause_s
         for uid, count in dropped.lost.items():
             what = f"{count} files" if short.files else f"{count >> 20} MiB"
             log.warning(
@@ -354,7 +313,10 @@ class SpoolCare:
             log.warning("%s: user %d writes on to what an attempt that has ended has left; end the "
                         "processes that do, and keep no output of theirs for %g s", spool.root, uid,
                         DISCARD_S)  # fmt: skip
-            await self._end_holders(uid, paths)
+            # They may have written by one that they have closed since, and have more of them.
+            held = partial(held_by_somebody, spool.root, uid, running)
+            more = await spool.calls.run(uid, "held", held) or ()
+            await self._end_holders(uid, sorted({*paths, *more}))
             self._room_due_s = 0.0  # they have written until they end
 
     async def _trim(self, key: Key, uid: int, limit_bytes: int | None, *, is_short: bool) -> None:

@@ -4,10 +4,12 @@ import contextlib
 import os
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from lbd.keeper.output_holders import OutputHolders
+from lbd.local import subordinate_ids
 
 pytestmark = [
     pytest.mark.root,
@@ -19,7 +21,16 @@ WAYS = {
     "open": "input()",
     "hidden": "ctypes.CDLL(None).prctl(4, 0); input()",  # PR_SET_DUMPABLE
     "mapped": "m = mmap.mmap({fd}, 1); os.close({fd}); input()",
+    "in a thread": "import threading; got = threading.Event(); wait = threading.Event().wait; "
+    "take = lambda: (ctypes.CDLL(None).unshare(0x400), got.set(), wait()); "  # CLONE_FILES
+    "threading.Thread(target=take, daemon=True).start(); got.wait(); os.close({fd}); input()",
+    "on its way": "import socket; a, b = socket.socketpair(); "
+    "socket.send_fds(a, [b'x'], [{fd}]); os.close({fd}); input()",
+    "in a ring": "call = ctypes.CDLL(None).syscall; "
+    "ring = call(425, 4, ctypes.create_string_buffer(120)); "  # io_uring_setup
+    "call(427, ring, 2, (ctypes.c_int * 1)({fd}), 1); os.close({fd}); input()",  # its files
 }
+RING_OFF = Path("/proc/sys/kernel/io_uring_disabled")
 
 
 @contextlib.contextmanager
@@ -60,6 +71,8 @@ def ended(path, *, uid=ANN, owner=DAEMONS):
 @pytest.mark.parametrize("way", WAYS)
 def test_who_has_it_ends_and_nobody_else(output, tmp_path, way):
     path, descriptor = output
+    if way == "in a ring" and (not RING_OFF.exists() or RING_OFF.read_text().strip() != "0"):
+        pytest.skip("no io_uring for users here")
     with (
         open(tmp_path / "other", "wb") as other,
         holder(ANN, descriptor, way) as theirs,
@@ -69,6 +82,26 @@ def test_who_has_it_ends_and_nobody_else(output, tmp_path, way):
         ended(path)
         assert theirs.wait(60) == -9
         assert (bobs.poll(), anns.poll()) == (None, None)
+
+
+def test_who_has_it_under_a_number_of_their_range_ends(output, tmp_path, monkeypatch):
+    """As by newuidmap(1)."""
+    path, descriptor = output
+    ranges = tmp_path / "subuid"
+    ranges.write_text(f"{ANN}:70000:10\n{BOB}:70010:10\n")
+    monkeypatch.setattr(subordinate_ids, "OF_THIS_HOST", subordinate_ids.Subordinates(ranges))
+    with holder(70003, descriptor) as anns, holder(70013, descriptor) as bobs:
+        ended(path)
+        assert anns.wait(60) == -9
+        assert bobs.poll() is None
+
+
+def test_a_file_that_is_gone_and_a_link_above_it_keep_nobody_from_being_found(output, tmp_path):
+    path, descriptor = output
+    (tmp_path / "link").symlink_to(tmp_path)
+    with holder(ANN, descriptor) as theirs:
+        ended(f"{tmp_path}/none\0{tmp_path}/link/{path.name}")
+        assert theirs.wait(60) == -9
 
 
 @pytest.mark.parametrize(("uid", "owner"), [(ANN, BOB), (0, DAEMONS), (DAEMONS, DAEMONS)])

@@ -1,11 +1,12 @@
 import asyncio
+import contextlib
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
 from lbd.web import connection
-from lbd.web.connection import BoundedConnection
+from lbd.web.connection import BoundedConnection, bound_connections
 
 
 class Transport(asyncio.Transport):
@@ -110,3 +111,31 @@ async def test_who_has_asked_may_wait_but_must_read(made):
     assert protocol._unread.cancelled()
     protocol.pause_writing()
     await aborted(transport)
+
+
+async def test_who_ends_no_handshake_has_so_many_connections_and_no_more(monkeypatch):
+    monkeypatch.setattr(connection, "LOOK_S", 0.01)
+    ended = asyncio.Event()
+
+    async def serve(reader, writer):
+        await ended.wait()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    (sock,) = server.sockets
+    ways = [await asyncio.open_connection(*sock.getsockname()) for _ in range(5)]
+    reads = [asyncio.create_task(reader.read()) for reader, _ in ways]
+    bounding = asyncio.create_task(bound_connections(sock, 3))
+    try:
+        async with asyncio.timeout(60):
+            while sum(read.done() for read in reads) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert sum(read.done() for read in reads) == 2
+    finally:
+        bounding.cancel()
+        ended.set()
+        for _, writer in ways:
+            writer.close()
+        server.close()
+        with contextlib.suppress(asyncio.CancelledError):
+            await bounding

@@ -4,9 +4,12 @@ import asyncio
 import os
 import subprocess
 import threading
+import time
 
 import pytest
 
+from lbd.keeper import protocol as keeper
+from lbd.lbm.keeper_link import end_holders
 from lbd.lbm.queue import spool_room
 from lbd.lbm.queue.output_file import owner_of, punch_hole
 from lbd.lbm.queue.spool_room import Shortage
@@ -114,3 +117,75 @@ async def test_who_writes_on_to_the_output_of_an_attempt_that_has_ended_is_ended
     assert spool.quick.loses(ANN) == holds
     if holds:
         os.close(descriptor)
+
+
+async def test_who_keeps_still_before_each_look_has_written_since_the_last(spool, monkeypatch):
+    now_s = 1000.0
+    monkeypatch.setattr(spool_room, "clock_s", lambda: now_s)
+    descriptor = spool.open("10", 1, "out", ANN)
+    attempts = Attempts([])
+    care = care_of(spool, attempts, lambda _: Shortage(1 << 40, 0))
+    try:
+        for _ in range(2):
+            os.write(descriptor, bytes(2 * LIMIT_BYTES))
+            still_s = time.time() - 1.5 * spool_room.WRITTEN_S
+            os.utime(spool.output("10", 1), (still_s, still_s))
+            assert attempts.written == {}  # as long as nobody knows when the disk became short
+            await care.look()
+            now_s += spool_room.ROOM_EVERY_S + 1
+        assert attempts.written == {ANN: [spool.output("10", 1)]}
+    finally:
+        os.close(descriptor)
+
+
+async def test_who_closes_what_they_have_written_to_loses_what_else_they_hold(spool):
+    descriptors = [spool.open(job, 1, "out", ANN) for job in ("10", "11", "12")]
+    for job in ("10", "11", "12"):
+        spool.ended(job, 1)
+    attempts = Attempts([])
+    os.write(descriptors[0], bytes(2 * LIMIT_BYTES))
+    for descriptor in descriptors[:2]:
+        os.close(descriptor)
+    try:
+        await care_of(spool, attempts, lambda _: Shortage(1 << 40, 0)).look()
+        assert attempts.written == {ANN: [spool.output("10", 1), spool.output("12", 1)]}
+        assert spool.quick.loses(ANN)
+    finally:
+        os.close(descriptors[2])
+
+
+async def test_whose_attempt_has_printed_as_much_itself_is_no_such_user(spool):
+    descriptor = spool.open("10", 1, "out", ANN)
+    os.write(descriptor, bytes(2 * LIMIT_BYTES))
+    os.close(descriptor)
+    spool.ended("10", 1)
+    attempts = Attempts([])
+    await care_of(spool, attempts, lambda _: Shortage(1 << 40, 0)).look()
+    assert attempts.written == {}
+    assert not spool.quick.loses(ANN)
+
+
+async def test_what_an_attempt_has_left_goes_while_the_next_one_of_its_job_runs(spool):
+    """Else a process that has kept its descriptor could fill the disk for as long as that runs."""
+    descriptor = spool.open("10", 1, "out", ANN)
+    os.write(descriptor, bytes(2 * LIMIT_BYTES))
+    attempts = Attempts([])
+    attempts.held_names = lambda: {"10.2"}
+    try:
+        await care_of(spool, attempts, lambda _: Shortage(1 << 40, 0)).look()
+        assert attempts.written == {ANN: [spool.output("10", 1)]}
+        assert not os.stat(spool.output("10", 1)).st_blocks
+    finally:
+        os.close(descriptor)
+
+
+async def test_however_many_there_are_the_order_is_one_that_the_keeper_reads():
+    """It would hang up at a longer one, and end everybody's commands."""
+    said = []
+
+    class Link:
+        async def say(self, frame):
+            said.append(frame)
+
+    await end_holders(Link(), ANN, [f"/spool/{at}/{at}.1.out" for at in range(1_000_000)])
+    assert len(said[0]) < keeper.ORDER_LIMIT_BYTES

@@ -156,7 +156,7 @@ def test_old_output_is_swept_but_not_that_of_running_jobs(tmp_path):
     old_s = time.time() - 10 * 86400
     for job in ("1", "2"):
         os.utime(tmp_path / f"spool/0/{job}.1.out", (old_s, old_s))
-    sweep(spool, 7.0, {"2"})
+    sweep(spool, 7.0, {"2.1"})
     assert sorted(path.name for path in (tmp_path / "spool/0").iterdir()) == ["2.1.out", "3.1.out"]
 
 

@@ -7,12 +7,12 @@ import stat
 
 import pytest
 
+from lbd.lbm.queue.kept_outputs import kept_in
 from lbd.lbm.queue.output_file import owner_of
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.queue.spool_room import (
     Shortage,
     SpoolCare,
-    kept_in,
     limits_of_running,
     make_room,
     shortage_of,
@@ -43,10 +43,14 @@ def keep(spool, job, uid, size_bytes, name="out"):
     os.close(descriptor)
 
 
+def job_of(kept):
+    return kept.attempt.partition(".")[0]
+
+
 def sizes(spool):
     found = {}
     for one in kept_in(spool.root):
-        found[one.job] = found.get(one.job, 0) + os.stat(one.path).st_size
+        found[job_of(one)] = found.get(job_of(one), 0) + os.stat(one.path).st_size
     return {job: size for job, size in found.items() if size}
 
 
@@ -74,7 +78,7 @@ async def test_nobody_loses_what_one_attempt_may_print(spool):
 async def test_what_runs_keeps_its_output(spool):
     keep(spool, "10", ANN, 512 * KIB)
     keep(spool, "11", ANN, 512 * KIB)
-    await room(spool, 1 << 40, running={"10"})
+    await room(spool, 1 << 40, running={"10.1"})
     assert sizes(spool).keys() == {"10"}
 
 
@@ -127,8 +131,8 @@ class Attempts:
     def begun(self):
         return [(job, 1) for job in self.running]
 
-    def held_jobs(self):
-        return {*self.running}
+    def held_names(self):
+        return {f"{job}.1" for job in self.running}
 
     def alive(self, *_):
         return True
@@ -151,7 +155,7 @@ async def test_while_it_is_short_the_attempts_of_a_user_share_what_one_may_print
     short = lambda _: Shortage(1 << 40, 0)  # noqa: E731
     await care_of(spool, Attempts([job for job, _ in begun]), short).look()
     assert f"dropped output of user {ANN}" in caplog.text
-    kept = {one.job: one.size_bytes for one in kept_in(spool.root)}
+    kept = {job_of(one): one.size_bytes for one in kept_in(spool.root)}
     assert kept["2"] == 0
     assert kept["1"] >= 256 * KIB
     assert all(kept[job] <= 72 * KIB for job in ("10", "11", "12", "13"))
@@ -241,7 +245,7 @@ async def test_room_is_made_for_what_will_be_printed_until_the_next_look(spool, 
     await care.look()
     assert sizes(spool)["2"] == 12 * MIB
     await print_for(1, care, spool)
-    kept = {one.job: one.size_bytes for one in kept_in(spool.root)}
+    kept = {job_of(one): one.size_bytes for one in kept_in(spool.root)}
     assert kept["2"] <= 6 * MIB + 64 * KIB
 
 
@@ -252,7 +256,9 @@ async def test_a_hole_that_an_output_ends_with_is_not_printed(spool, care, after
     care.shortage = Shortage(-(64 << 20), 0, 2 << 20)  # far from short
     spool.holes.limit_bytes = LIMIT_BYTES
     await care.look()
-    before = {one.job: one.size_bytes for one in kept_in(spool.root) if one.job in ("1", "10")}
+    before = {
+        job_of(one): one.size_bytes for one in kept_in(spool.root) if job_of(one) in ("1", "10")
+    }
     for _ in range(2):
         os.truncate(spool.output("2", 1), 1 << 43)
         if after == "it has ended":
@@ -262,7 +268,7 @@ async def test_a_hole_that_an_output_ends_with_is_not_printed(spool, care, after
         care._room_due_s = 0.0
         await care.look()
         os.truncate(spool.output("2", 1), 0)
-    kept = {one.job: one.size_bytes for one in kept_in(spool.root)}
+    kept = {job_of(one): one.size_bytes for one in kept_in(spool.root)}
     assert kept.items() >= before.items()
     assert (care.attempts.ended, spool.quick.until_s) == ([], {})
 

@@ -1,0 +1,88 @@
+"""What attempts that have ended have left in the spool, and who can write to it all the same."""
+
+import contextlib
+import os
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbd.lbm.queue.output_file import (
+    BLOCK_BYTES,
+    attempt_of,
+    empty,
+    is_open_to_write,
+    owner_of,
+)
+from lbd.lbm.queue.spool import STREAMS
+
+MORE_BYTES = 1 << 16  # than an attempt had left: somebody else has written it
+TAKEN_BYTES = 1 << 21  # likewise; file systems allocate a little more than is written
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    path: str
+    uid: int
+    size_bytes: int  # on the disk
+    is_output: bool  # and no pack
+
+    @property
+    def attempt(self) -> str:
+        """One that has ended is not needed by the next one of its job."""
+        return attempt_of(os.path.basename(self.path))
+
+
+def drop(kept: Kept, left: dict[str, int], lately_s: float, *, by_file: bool) -> bool:
+    """Returns whether somebody has written more than the attempt had `left`, or can write to it and
+    has `lately_s` ago at most: an output stays, empty and marked as cut short, since a process that
+    has kept a descriptor of it may write on, and that is to be seen. Nobody opens it again. Raises
+    OSError."""
+    was_written = has_more = False
+    if by_file or not kept.is_output:
+        os.unlink(kept.path)
+    else:
+        found = os.stat(kept.path)
+        was_written = time.time() - found.st_mtime < lately_s
+        left_bytes = left.get(kept.path, max(found.st_size, kept.size_bytes))
+        has_more = (
+            found.st_size > left_bytes + MORE_BYTES or kept.size_bytes > left_bytes + TAKEN_BYTES
+        )
+        empty(kept.path, kept.uid)
+        left[kept.path] = 0
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{kept.path}.cut")
+    return has_more or (was_written and is_open_to_write(kept.path))
+
+
+def held_by_somebody(root: Path, uid: int, running: Collection[str]) -> list[str]:
+    """Outputs that attempts of that user have left, and to which somebody can write."""
+    found = list[str]()
+    for kept in kept_in(root):
+        if kept.uid == uid and kept.is_output and kept.attempt not in running:
+            with contextlib.suppress(OSError):
+                if is_open_to_write(kept.path):
+                    found.append(kept.path)
+    return found
+
+
+def kept_in(root: Path) -> Iterator[Kept]:
+    """Outputs and packs, those of the oldest jobs first."""
+    with contextlib.suppress(OSError):
+        names = sorted(filter(str.isdecimal, os.listdir(root)), key=int)
+        for name in names:
+            with contextlib.suppress(OSError), os.scandir(root / name) as entries:
+                for entry in sorted(entries, key=age_of):
+                    kind = entry.name.rpartition(".")[2]
+                    if kind not in (*STREAMS, "pack"):
+                        continue
+                    with contextlib.suppress(OSError):
+                        found = entry.stat(follow_symlinks=False)
+                        size_bytes = found.st_blocks * BLOCK_BYTES
+                        yield Kept(entry.path, owner_of(entry.path), size_bytes, kind in STREAMS)
+
+
+def age_of(entry: os.DirEntry[str]) -> int:
+    """Jobs are numbered in the order in which they came."""
+    job = entry.name.partition(".")[0]
+    return int(job) if job.isdecimal() else 0
