@@ -11,7 +11,8 @@ import os
 import signal
 import time
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from lbd.keeper.limits.ceilings import GROUP_MODE, Ceilings, join, usable
@@ -88,12 +89,12 @@ class Containment:
             unread |= {pid for pid, is_marked in marked.items() if is_marked is None}
             left = [pid for pid, is_marked in marked.items() if is_marked]
             kill_begun({pid: began[pid] for pid in left})
-            members = list[int]()
+            members = dict[int, int]()
             for parent in self._directories():
                 for group in [path for path in parent.iterdir() if path.is_dir()]:
-                    members += cgroup.members(group)
+                    members |= begun_in(partial(cgroup.members, group))
                     _remove(str(group))
-            _kill(members)
+            kill_begun(members)
             if not left and not members:
                 return
             time.sleep(CLEAR_PAUSE_S)
@@ -132,7 +133,7 @@ class Containment:
         if self.kind == "cgroup2" and os.path.exists(f"{group}/cgroup.kill"):
             Path(group, "cgroup.kill").write_text("1")
         else:
-            _kill(members, leader)
+            kill_begun(begun_in(partial(_members, group)), leader)
         return False
 
     def _kill_marked(self, job: str, leader: int, uid: int, others: Collection[int]) -> bool:
@@ -226,19 +227,17 @@ def _remove(group: str) -> None:
             os.rmdir(directory)
 
 
-def _kill(pids: Collection[int], leader: int = 0) -> None:
-    """Stopped first, so that no shell lives to say what became of its child.
-
-    But not the `leader`, whose stops are told.
-    """
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL if pid == leader else number)
+def begun_in(members: Callable[[], Iterable[int]]) -> dict[int, int]:
+    """When each member of a group began, in ticks. Another process may have its number by then, so
+    those count that are members still."""
+    began = {pid: task.started_ticks for pid in members() if (task := process_table.task_of(pid))}
+    still = set(members())
+    return {pid: ticks for pid, ticks in began.items() if pid in still}
 
 
 def kill_begun(began: Mapping[int, int], leader: int = 0) -> None:
-    """As `_kill`; `began`: when each did, in ticks. Another may have its number by now."""
+    """Stopped first, so that no shell lives to say what became of its child; but not the `leader`,
+    whose stops are told. `began`: when each did, in ticks: another may have its number by now."""
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid, ticks in began.items():
             with contextlib.suppress(OSError):

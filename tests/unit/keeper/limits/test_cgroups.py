@@ -106,3 +106,15 @@ def test_a_signal_goes_to_the_process_that_was_looked_at():
     finally:
         process.kill()
         process.wait()
+
+
+def test_who_has_a_members_number_by_the_time_it_is_looked_at_is_no_member():
+    """Without cgroup.kill each is killed by its number, which the job lets go of as it likes."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            began = process_table.task_of(process.pid).started_ticks
+            readings = iter([[process.pid], []])
+            assert cgroups.begun_in(lambda: next(readings)) == {}
+            assert cgroups.begun_in(lambda: [process.pid]) == {process.pid: began}
+        finally:
+            process.kill()
