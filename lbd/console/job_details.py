@@ -29,8 +29,7 @@ def array_lines(one: Json) -> list[str]:
         more = failed_in(states) - len(failed)
         rest = f" and {more} more" if more > 0 else ""
         shown = ", ".join(task.shown for task in failed)
-        kept = "" if text(one, "output") else f"; lbctl logs {text(one, 'id')}_{failed[0].task}"
-        lines.append(f"failed   {shown}{rest}{kept}")
+        lines.append(f"failed   {shown}{rest}; lbctl logs {text(one, 'id')}_{failed[0].task}")
     return lines
 
 

@@ -169,10 +169,15 @@ def plural(name: str, count: int) -> str:
     return name if count == 1 or name.endswith("s") else f"{name}s"
 
 
+def one_of(name: str) -> str:
+    """`a gpu`, `an atlas-port`, but `licences`."""
+    return name if name.endswith("s") else f"{'an' if name[0] in 'aeio' else 'a'} {name}"
+
+
 def needed(needs: Needs) -> str:
     """What is needed, for people."""
     words = [
-        name
+        one_of(name)
         if amount == 1
         else f"{amount} {plural(name, amount)}"
         if not is_size(name, amount)

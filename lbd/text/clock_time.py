@@ -3,7 +3,7 @@
 What a time means also takes a clock and a time zone, which are the caller's.
 """
 
-FORMS = "17:30, 2026-12-01T06:00, +2h"  # the last, from now, is for the caller to see first
+FORMS = "17:30, 2026-12-01T06:00, +2h, +5m"  # those from now are for the caller to see first
 Date = tuple[int, int, int]  # year, month, day
 Clock = tuple[int, int, int]  # hour, minute, second
 YEARS = (1970, 9999)

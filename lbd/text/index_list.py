@@ -11,6 +11,7 @@ Runs = tuple[Run, ...]
 DIGITS_MAX = 18  # they fit 64 bits
 COUNT_MAX = 10_000_000  # the most that dispatch.max_array can be
 PARTS_MAX = 10_000
+STEPPED_MIN = 4  # indexes that are written with a step
 MIXED_MAX = 1_000_000  # indexes of runs that lie within each other
 HOW = "like 1-10, 0-100:10 or 1,3,7-9, with %N for N at once"
 
@@ -97,7 +98,7 @@ def joined(runs: list[Run]) -> Runs:
 
 
 def runs_in(indexes: list[int]) -> Runs:
-    """Indexes in rising order, as runs."""
+    """Indexes in rising order, as runs; with a step only where it saves reading many."""
     found: list[Run] = []
     for index in indexes:
         if found:
@@ -105,17 +106,21 @@ def runs_in(indexes: list[int]) -> Runs:
             if last == first or index - last == step:
                 found[-1] = (first, index, index - last)
                 continue
-            if last == first + step and step > 1:  # two are no run of their own
-                found[-1] = (first, first, 1)
+            if is_short(found[-1]):
+                found[-1:] = [(one, one, 1) for one in range(first, last, step)]
                 found.append((last, index, index - last))
                 continue
         found.append((index, index, 1))
-    return tuple(
-        part
-        for first, last, step in found
-        for part in (((first, first, 1), (last, last, 1)) if last == first + step > first + 1
-                     else ((first, last, step),))
-    )  # fmt: skip
+    if found and is_short(found[-1]):
+        first, last, step = found.pop()
+        found += [(one, one, 1) for one in range(first, last + 1, step)]
+    return tuple(found)
+
+
+def is_short(one: Run) -> bool:
+    """`5-41:18` reads as if it were 5 to 41: 5,23,41 does not."""
+    first, last, step = one
+    return step > 1 and (last - first) // step + 1 < STEPPED_MIN
 
 
 def read_runs(text: str) -> Runs:

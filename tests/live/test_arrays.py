@@ -65,7 +65,7 @@ def test_an_array_is_one_job_with_tasks(lab, tmp_path):
     assert (task["state"], task["exit_status"]) == ("failed", 1)
     assert lab.lbctl_json("h1", "job", f"{name}_20")["attempts"][0]["state"] == "failed"
     told = lab.run("h1", "lbctl", "job", name, check=True).stdout
-    assert "failed   20 (exit 1)\n" in told  # nothing is kept for lbctl logs
+    assert f"failed   20 (exit 1); lbctl logs {name}_20\n" in told
     assert "output   %j\n" in told
 
     done = lab.run("h2", "lbctl", "requeue", "--failed", name, "--json", check=True)
@@ -209,6 +209,17 @@ def test_what_makes_no_sense_is_one_line_and_queues_nothing(lab, given, line):
     assert (result.returncode, result.stdout) == (125, "")
     assert result.stderr in (f"lbrun: --array {line}\n", f"lbrun: --array{line}\n")
     assert array(lab, "last")["id"] == before
+
+
+def test_the_files_of_failed_tasks_are_shown(lab, tmp_path):
+    script = "echo of $LBD_ARRAY_INDEX; test $LBD_ARRAY_INDEX = 2"
+    name = submit(lab, "--array", "1-3", "-o", "run.%a", "sh", "-c", script, cwd=tmp_path)
+    assert wait(lab, name) == 1
+    told = lab.run("h1", "lbctl", "logs", "--failed", name, check=True)
+    lines = told.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines[::2]] == [f"==> {name}_1", f"==> {name}_3"]
+    assert lines[1::2] == ["of 1", "of 3"]
+    assert "goes to run.1" in told.stderr
 
 
 def test_the_outputs_of_an_array_are_shown_in_order(lab):

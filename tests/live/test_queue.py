@@ -144,8 +144,13 @@ def test_output_that_cannot_be_written_is_no_status_of_the_command(lab, tmp_path
         (tmp_path / host / "taken").mkdir(parents=True)  # a directory of that name
     name = submit(lab, *words, "sh", "-c", "touch ran", cwd=tmp_path)
     assert wait(lab, name) == 1
-    assert job(lab, name)["exit_status"] == 125
-    assert "taken" in lab.run("h1", "lbctl", "logs", name).stderr
+    found = job(lab, name)
+    assert found["exit_status"] == 125
+    taken = f"{found['host']}/taken"
+    assert found["reason"] == f"cannot open the output file {taken}: Is a directory"
+    said = lab.run("h1", "lbctl", "logs", name).stderr
+    assert taken in said
+    assert "goes to" not in said
     assert not (tmp_path / "ran").exists()
 
 

@@ -1,4 +1,4 @@
-"""deploy/setup, with a Python that does nothing: what it says of a place closed to other users."""
+"""deploy/setup, with a Python that does nothing: of places closed to others, and what is next."""
 
 import os
 import shutil
@@ -57,6 +57,16 @@ def test_a_python_that_others_cannot_reach_is_said(home):
     (line,) = said(home)
     assert f"may not enter {home}/own, where its Python is; setup goes on. " in line
     assert line.endswith(": rm -r .venv; PYTHON=/usr/bin/python3 deploy/setup")
+
+
+def test_the_last_line_says_how_to_use_it(home):
+    script(home / "lbd/.venv/bin/python")
+    done = subprocess.run([home / "lbd/deploy/setup"], capture_output=True, text=True, timeout=60)
+    _, _, typed = done.stderr.splitlines()[-1].partition("in this shell: ")
+    found = subprocess.run(
+        ["/bin/sh", "-c", f"{typed}; command -v python"], capture_output=True, text=True, timeout=60
+    )
+    assert found.stdout == f"{home}/lbd/.venv/bin/python\n"
 
 
 def test_it_is_said_before_anything_is_installed(home):

@@ -232,7 +232,7 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
         if short := _short(live.job, servers):
             taken = {name for one in short for name in taken_by_others(live.job.needs, one.facts())}
             lacking = needed(part_of(live.job.needs, taken))
-            return f"{tier}next, as soon as {lacking} is free; {_lacks(live.job, short)}"
+            return f"{tier}next, as soon as it can have {lacking}; {_lacks(live.job, short)}"
         fit = [one for one in servers if one.suits(live.job)] or servers
         where = f"{_names(fit)}{_closed(fit)}"
         if queues.plan is not None and (front := queues.gangs.front) is not None:

@@ -5,6 +5,7 @@ becomes of it is news for the dispatcher, which `report` passes on.
 """
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -24,19 +25,17 @@ from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.order_from_request import over_memory
 from lbd.lbm.inbound.performer import FAULT, Performer, job_log, not_started
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.own_files import CANNOT_OPEN, own_files, why_not_opened, writing_to
+from lbd.lbm.queue.spool import Spool
 from lbd.lbm.staging.attempt_files import AttemptFiles
 from lbd.lbm.staging.workdirs import FilesRefused
 from lbd.local.write_all import write_all
 from lbd.model import GANG_MOVES, GANG_SHOWN, NO_NEEDS, HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.process.boot_clock import clock_s
-from lbd.text.name_patterns import fill_in, shown_id
+from lbd.text.name_patterns import shown_id
 from lbd.text.needs_words import read_needs_text
 
-# Where its output goes. What cannot be opened is our failure, 125, and no status of the command's.
-BOTH = b'o=$1; shift 2; command exec >"$o" 2>&1 || exit 125; exec "$@"'
-APART = b'o=$1 e=$2; shift 2; command exec >"$o" 2>"$e" || exit 125; exec "$@"'
-ERROR_ONLY = b'e=$2; shift 2; command exec 2>"$e" || exit 125; exec "$@"'
 STOPPED = "it was asked to end"
 Done = TypeVar("Done")
 
@@ -282,8 +281,7 @@ class Attempt(Performer):
         if outcome.cpu_s is not None:
             report.cpu_s = outcome.cpu_s
         if outcome.exit is not None and not report.reason:
-            spool, spooled = self._client.spool, not self.start.spec.output
-            report.reason = spool.ended(self.start.job, self.start.attempt, spooled=spooled)
+            report.reason = output_trouble(self, self._client.spool, outcome.exit_status)
         return report
 
     def _say(self, report: dispatch_pb2.AttemptReport) -> None:
@@ -291,6 +289,19 @@ class Attempt(Performer):
         if self.execution.is_reported:
             report.stop_reason = self.execution.stop_reason
         self._report(report)
+
+
+def output_trouble(attempt: Attempt, spool: Spool, status: int | None) -> str:
+    """It has ended. Why its output may not be whole, or why a file for it could not be opened."""
+    start, request = attempt.start, attempt.request
+    output, error = own_files(start, attempt.host.config.host.name)
+    complaint = ""
+    if status == CANNOT_OPEN and (output or error):
+        name = "out" if request.joined_outputs and not request.closed_fds & 2 else "err"
+        with contextlib.suppress(OSError):
+            said = spool.read(start.job, start.attempt, name, 0, waits=False)
+            complaint = why_not_opened(said.data, output, error)
+    return spool.ended(start.job, start.attempt, spooled=not output) or complaint
 
 
 async def collected(collecting: asyncio.Task[str], status: int) -> e.Event:
@@ -371,10 +382,8 @@ def add_own(order: Order, start: dispatch_pb2.Start, host: str, directory: bytes
         environment[b"LBD_GANG_HOSTS"] = ",".join(start.gang_hosts).encode()
     if directory is not None:
         order.directory = environment[b"PWD"] = directory
-    output, error = (fill_in(path, job, index, host) for path in (spec.output, spec.error))
+    output, error = own_files(start, host)
     if output or error:
-        script = APART if output and error else BOTH if output else ERROR_ONLY
-        if spec.append or (spec.checkpoint and start.attempt > 1):  # or it goes on
-            script = script.replace(b">", b">>").replace(b">>&", b">&")
         order.subject = order.argv[0]
-        order.argv = [b"/bin/sh", b"-c", script, b"lbd", output, error, *order.argv]
+        goes_on = spec.append or (bool(spec.checkpoint) and start.attempt > 1)
+        order.argv = writing_to(output, error, order.argv, appends=goes_on)

@@ -65,7 +65,7 @@ def test_how_long_a_task_takes_may_be_said_with_it():
         ([*ARRAY, "--deadline", "2045-02-30T06:00"], "no such date"),
         (
             [*ARRAY, "--deadline", "noon"],
-            "--deadline: 'noon' is not a time; allowed: 17:30, 2026-12-01T06:00, +2h",
+            "--deadline: 'noon' is not a time; allowed: 17:30, 2026-12-01T06:00, +2h, +5m",
         ),
         ([*ARRAY, "--deadline", "+0"], "--deadline: +0 has passed"),
         ([*ARRAY, "--deadline", "+x"], "--deadline: 'x' is not a duration"),

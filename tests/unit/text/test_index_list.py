@@ -83,6 +83,21 @@ def test_whatever_indexes_there_are_each_has_its_place(indexes, low, high):
     assert read_array(written)[0] == read_array(runs_text(runs))[0]
 
 
+@pytest.mark.parametrize(
+    ("indexes", "written"),
+    [
+        ([5, 23, 41, 50], "5,23,41,50"),
+        ([5, 23, 41], "5,23,41"),
+        ([5, 23, 41, 59], "5-59:18"),
+        ([5, 23, 41, 59, 60], "5-59:18,60"),
+        ([1, 3, 5, 8, 11, 14], "1,3,5-14:3"),
+        ([1, 2, 4, 6, 7, 8], "1-2,4,6-8"),
+    ],
+)
+def test_a_step_is_written_for_four_and_more(indexes, written):
+    assert runs_text(runs_in(indexes)) == written
+
+
 def test_of_many_runs_the_first_are_shown():
     found = TaskIndexes("1,3,5-9,20-40:10")
     assert found.between(0, 9, 2) == "1,3,…"

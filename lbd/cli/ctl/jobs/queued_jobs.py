@@ -3,7 +3,6 @@
 import argparse
 import base64
 import math
-import os
 import sys
 import time
 from functools import partial
@@ -11,6 +10,7 @@ from functools import partial
 from lbd.cli.complaints import complain, report_error
 from lbd.cli.ctl.jobs.arrays import unsuccessful, wait_showing
 from lbd.cli.ctl.jobs.listing import job_lines
+from lbd.cli.ctl.jobs.own_files import copy_files, where_it_goes
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.client.progress import Progress, has_terminal
@@ -28,7 +28,6 @@ from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.local.json_socket import AWAY, SEVERAL, Refusal
 from lbd.local.write_all import write_all
-from lbd.text.name_patterns import fill_in
 
 FAILED = ("failed", "lost")
 SHOWN_MAX = 1000  # outputs of tasks
@@ -108,7 +107,7 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.failed:
         return logs_of_failed(daemons, options)
     try:
-        return show_output(daemons, options.ids, options.attempt, follows=options.follow)
+        return show_output(daemons, options.ids, options.attempt, set(), follows=options.follow)
     except Refusal as problem:
         if problem.code != SEVERAL:
             raise
@@ -145,18 +144,21 @@ def tasks_of(daemons: Daemons, ids: list[str]) -> list[Json]:
 
 def show_each(daemons: Daemons, found: list[Json]) -> None:
     """One after the other, under a line with the task's id, as `tail` shows several files."""
+    copied = set[str]()
     for one in found:
         where = f" on {host}" if (host := text(one, "host")) else ""
         how = f", exit {status}" if (status := text(one, "exit_status")) else ""
         put(f"==> {text(one, 'id')}: {text(one, 'state')}{where}{how} <==")
         sys.stdout.flush()
-        show_output(daemons, [text(one, "id")], None, follows=False)
+        show_output(daemons, [text(one, "id")], None, copied, follows=False)
 
 
-def show_output(daemons: Daemons, ids: list[str], attempt: int | None, *, follows: bool) -> int:
+def show_output(
+    daemons: Daemons, ids: list[str], attempt: int | None, copied: set[str], *, follows: bool
+) -> int:
     question: Json = {"op": "queue.logs", "ids": ids, "attempt": attempt}
     at: object = [0, 0]
-    seen, warned, asked = 0, set[str](), False
+    seen, warned, asked, printed = 0, set[str](), False, False
     while True:
         question |= {"at": at, "seen_attempt": seen}
         reply = patiently(daemons, question, follows=follows)
@@ -170,14 +172,14 @@ def show_output(daemons: Daemons, ids: list[str], attempt: int | None, *, follow
             complain("lbctl", warning)
         if dropped := reply.get("dropped_bytes"):
             complain("lbctl", f"{dropped} bytes of output were dropped here")
+        printed = printed or bool(data)
         for descriptor, piece in enumerate(data, 1):
             write_all(descriptor, base64.b64decode(piece))
         if data and not (follows and has_caught_up(reply, data)):
             continue
         if not (data or warned or asked):
             asked = True
-            if why := why_nothing(daemons, ids):
-                complain("lbctl", why)
+            show_rest(daemons, ids, None if follows or attempt else copied, printed=printed)
         if not (follows and reply.get("more")):
             return 0
         time.sleep(FOLLOW_S)
@@ -189,34 +191,27 @@ def has_caught_up(reply: Json, data: list[str]) -> bool:
     return text(reply, "state") == "running" and sum(map(len, data)) < PIECE_CHARACTERS
 
 
-def why_nothing(daemons: Daemons, ids: list[str]) -> str:
-    """Why there is no output of a job: it has not begun, or has a file; "" if that is not known."""
+def show_rest(daemons: Daemons, ids: list[str], copied: set[str] | None, *, printed: bool) -> None:
+    """Of a job, why there is no output, as far as that is known: it has not begun, or has files,
+    which are shown unless `copied` is None. `printed`: something has been kept of it."""
     question: Json = {"op": "queue.jobs", "ids": ids, "attempts": True}
     try:
         found = tables(daemons.lbm(question, ANSWER_S), "jobs")
     except LbdError:
-        return ""
-    if not found:
-        return ""
-    job, name = found[0], text(found[0], "id")
-    said = []
-    if text(job, "state") == "pending":
+        return
+    if not found or (printed and text(found[0], "output")):  # which could not be opened
+        return
+    job, said = found[0], []
+    is_pending = text(job, "state") == "pending"
+    if is_pending:
         reason = text(job, "reason")
-        said.append(f"job {name} has not started" + (f": {reason}" if reason else ""))
-    if output := text(job, "output"):
-        errors = text(job, "error")
-        beside = f", its standard error to {own_file(errors, job)}" if errors else ""
-        said.append(f"the output of job {name} goes to {own_file(output, job)}{beside}")
-    return "; ".join(said)
-
-
-def own_file(pattern: str, job: Json) -> str:
-    """The name that a job's own file has; of an array it stays as it was given."""
-    if text(job, "array"):
-        return pattern
-    index, host = job.get("array_index"), text(job, "host") or "%h"
-    own = index if isinstance(index, int) else None
-    return os.fsdecode(fill_in(os.fsencode(pattern), text(job, "id"), own, host))
+        said.append(f"job {text(job, 'id')} has not started" + (f": {reason}" if reason else ""))
+    if where := where_it_goes(job):
+        said.append(where)
+    if said:
+        complain("lbctl", "; ".join(said))
+    if copied is not None and not is_pending:
+        copy_files(job, copied)
 
 
 def patiently(

@@ -140,7 +140,7 @@ def test_hosts_of_which_the_same_is_said_are_named_together():
         life.host_is(HostSlots(HostId(name), 1, facts=there), 0.0, DICE)
     submit(life, "1", needs=Needs((("gpu", 1),)))
     lacking = "h1, h3: its gpu is in use; h2: both gpus in use"
-    assert reason(life, "1") == f"next, as soon as gpu is free; {lacking}"
+    assert reason(life, "1") == f"next, as soon as it can have a gpu; {lacking}"
 
 
 def test_hosts_that_take_no_jobs_now_are_named_where_none_of_the_others_will_do():
@@ -166,7 +166,7 @@ def test_only_what_is_lacking_now_is_waited_for():
     there = Facts(("linux",), (("gpu", 1, 1), ("disk", 2, 0)), 4 << 30, 0)
     life.host_is(HostSlots(HostId("h1"), 1, facts=there), 0.0, DICE)
     submit(life, "1", needs=Needs((("disk", 1), ("gpu", 1)), ("linux",), memory_bytes=2 << 30))
-    assert reason(life, "1") == "next, as soon as gpu is free; h1: its gpu is in use"
+    assert reason(life, "1") == "next, as soon as it can have a gpu; h1: its gpu is in use"
 
 
 def test_only_hosts_that_it_may_go_to_are_named():

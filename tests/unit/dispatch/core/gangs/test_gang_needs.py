@@ -76,7 +76,7 @@ def test_one_that_is_refused_gives_back_what_all_of_them_had():
 def test_one_that_no_hosts_can_ever_hold_says_how_many_they_can():
     table = table_of(h1=facts(), h2=facts(gpus=1))
     assert table.gang(4, needs=GPU) == []
-    said = "needs room for 4 tasks together, each with gpu; the hosts it may use have room for"
+    said = "needs room for 4 tasks together, each with a gpu; the hosts it may use have room for"
     assert table.why(2) == f"{said} 3"
     assert places(table.host(H3, 4, facts=facts(gpus=1))) == [H1, H1, H2, H3]
 
@@ -92,7 +92,7 @@ def test_resources_are_kept_for_it_as_slots_are():
     (holder,) = table.submit(needs=GPU)
     assert holder.host in (H1, H2)
     assert table.gang(4, needs=GPU) == []
-    said = "needs room for 4 tasks together, each with gpu, and has room for 3; other jobs wait"
+    said = "needs room for 4 tasks together, each with a gpu, and has room for 3; other jobs wait"
     assert table.why(2).startswith(said)
     assert len(table.submit()) == 1  # a slot is free beside those kept
     assert table.submit(needs=GPU) == []  # but no gpu

@@ -1,0 +1,81 @@
+"""What `lbctl logs` shows of the files that jobs write to with `-o` and `--error`."""
+
+import base64
+import os
+import time
+
+import pytest
+
+from lbd.cli import lbctl
+from tests.unit.cli.canned import JOB
+
+
+def with_files(daemon, directory, *jobs, printed=b""):
+    """A daemon that has kept `printed` of each of these jobs, which have files of their own."""
+    found = {name: JOB | {"id": name, "state": "failed", "exit_status": 1, "started": time.time(),
+                          "directory": str(directory), "host": "h2", **fields}
+             for name, fields in jobs}  # fmt: skip
+    data = [base64.b64encode(printed).decode()] if printed else []
+
+    def asked(question):
+        names = [name for name in found if name in question["ids"]] or list(found)
+        return {"ok": True, "jobs": [found[name] for name in names]}
+
+    def logs(question):
+        return {"ok": True, "attempt": 1, "at": [1, 0], "data": [] if question["at"][0] else data}
+
+    daemon("lbm", **{"queue.logs": logs, "queue.jobs": asked})
+
+
+def test_the_files_of_failed_tasks_are_shown_where_they_can_be_read(daemon, capfdbinary, tmp_path):
+    tasks = [(f"5_{index}", {"array_id": 5, "array_index": index, "output": "run.%a"})
+             for index in (1, 2, 3)]  # fmt: skip
+    (tmp_path / "run.1").write_bytes(b"no such key\n")
+    (tmp_path / "run.3").write_bytes(b"\xffno\n")
+    with_files(daemon, tmp_path, *tasks)
+    assert lbctl.main(["logs", "--failed", "5"]) == 0
+    out, err = capfdbinary.readouterr()
+    heads = [f"==> 5_{index}: failed on h2, exit 1 <==\n".encode() for index in (1, 2, 3)]
+    assert out == heads[0] + b"no such key\n" + heads[1] + heads[2] + b"\xffno\n"
+    assert err.decode().splitlines() == [
+        f"lbctl: the output of job 5_{index} goes to run.{index}" for index in (1, 2, 3)
+    ]
+
+
+def test_what_tasks_wrote_to_one_file_is_shown_once(daemon, capfdbinary, tmp_path):
+    tasks = [(f"5_{index}", {"array_id": 5, "array_index": index, "output": "all"})
+             for index in (1, 2)]  # fmt: skip
+    (tmp_path / "all").write_bytes(b"both\n")
+    with_files(daemon, tmp_path, *tasks)
+    assert lbctl.main(["logs", "--failed", "5"]) == 0
+    assert capfdbinary.readouterr().out.count(b"both\n") == 1
+
+
+def test_a_file_for_errors_alone_is_shown_on_stderr(daemon, capfdbinary, tmp_path):
+    (tmp_path / "err.5").write_bytes(b"broken\n")
+    with_files(daemon, tmp_path, ("5", {"error": "err.%j"}), printed=b"result\n")
+    assert lbctl.main(["logs", "5"]) == 0
+    assert capfdbinary.readouterr() == (b"result\n", b"broken\n")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "older", "nowhere", "of its own"])
+def test_what_is_not_its_file_is_not_shown(daemon, capfdbinary, tmp_path, kind):
+    path = tmp_path / "out"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    elif kind != "nowhere":
+        path.write_bytes(b"of another job\n")
+        os.utime(path, (1.0, 1.0))
+    with_files(daemon, "" if kind == "of its own" else tmp_path, ("5", {"output": "out"}))
+    assert lbctl.main(["logs", "5"]) == 0
+    assert capfdbinary.readouterr() == (b"", b"lbctl: the output of job 5 goes to out\n")
+
+
+def test_of_a_file_that_could_not_be_opened_only_why_is_shown(daemon, capfdbinary, tmp_path):
+    complaint = b"lbd: 1: cannot create out: Permission denied\n"
+    with_files(daemon, tmp_path, ("5", {"output": "out"}), printed=complaint)
+    (tmp_path / "out").write_bytes(b"of another job\n")
+    assert lbctl.main(["logs", "5"]) == 0
+    assert capfdbinary.readouterr() == (complaint, b"")
