@@ -30,21 +30,34 @@ from lbd.trust.files import authority_dir, host_files
 START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
 CONNECT_TIMEOUT_S = 2.0
 AT_ONCE = 32
+NOLB = "NOLB"
 EXPLAIN_TIMEOUT_S = 8.0
 
 
 def algorithms(own: str, peers: Sequence[Json]) -> Iterator[Check]:
-    """Hosts that exchange load in different ways hear each other by halves."""
-    used = Counter((own, *(text(item, "algorithm") for item in peers if text(item, "algorithm"))))
-    fix = (
-        f"run `lbctl algorithm {used.most_common(1)[0][0]}`, and set the same lim.algorithm in "
-        "every lbd.toml"
-    )
+    """Hosts that exchange load in different ways hear each other by halves. A peer that has other
+    settings than this host is about to take the newer ones."""
+    theirs = {text(item, "name"): text(item, "algorithm") for item in peers}
+    used = Counter(one for one in (own, *theirs.values()) if one not in ("", NOLB))
+    if own == NOLB and not used and peers:
+        fix = "run `lbctl algorithm --reset`; it may also be set as lim.algorithm in lbd.toml"
+        yield Check("algorithm", WARN, f"the algorithm {NOLB} never moves commands", fix)
     for item in peers:
-        theirs = text(item, "algorithm")
-        if own and theirs and theirs != own:
-            says = f"uses {theirs}, this host {own}"
-            yield Check(f"peer {text(item, 'name')} algorithm", FAULT, says, fix)
+        name = text(item, "name")
+        if not own or theirs[name] in ("", own):
+            continue
+        says, check = f"uses {theirs[name]}, this host {own}", f"peer {name} algorithm"
+        if item.get("same_settings") is False:
+            fix = (
+                f"run `lbctl doctor` again in a few seconds; then see the log of the LIM of {name}"
+            )
+            yield Check(check, WARN, f"{says}: one has not taken the newest settings yet", fix)
+            continue
+        fix = (
+            f"run `lbctl algorithm {used.most_common(1)[0][0]}`, and set the same lim.algorithm "
+            "in every lbd.toml"
+        )
+        yield Check(check, FAULT, says, fix)
 
 
 def incoming(peers: Sequence[Json], rows: Mapping[str, Json], config: Config) -> Iterator[Check]:
@@ -281,7 +294,7 @@ def fix_of(why: str, host: str) -> str:
         do = next((how for words, how in UNLOCK.items() if words in why), "let it log in")
         return f"on {host}, {do.format(user=user)}, or list it in users.allow"
     if "drained" in why:
-        return "run `lbctl undrain` once the reason for the drain no longer applies"
+        return f"run `lbctl undrain {host}` once the reason for the drain no longer applies"
     if "director" in why:
         return "mount the same file system there at the same path, or use lbrun --send"
     if "users.allow_root" in why:

@@ -71,6 +71,7 @@ class Operations:
         self._queue: Json | None = None  # as our LBM tells of it
         self._checking: asyncio.Future[list[Json]] | None = None
         self._checked_s = 0.0  # when that began
+        self._checked_version = (0, "")  # of our settings then
         self._figures = OwnFigures()
         self._operations = {
             "place": self._place,
@@ -459,18 +460,20 @@ class Operations:
 
     async def _checked_peers(self, *, fresh: bool) -> list[Json]:
         """All of them, once for all users who ask meanwhile: anybody may, and each question made
-        as many messages as there are hosts. `fresh`: an administrator asks."""
-        now_s = time.monotonic()
-        if fresh or self._checking is None or now_s >= self._checked_s + CHECKED_S:
+        as many messages as there are hosts. `fresh`: an administrator asks. What was answered
+        before our settings changed says nothing of those we have now."""
+        now_s, version = time.monotonic(), self._state.settings.version
+        is_old = now_s >= self._checked_s + CHECKED_S or version != self._checked_version
+        if fresh or self._checking is None or is_old:
             peers = [name for name in self._state.table.entries if name != self._state.me]
             checks = asyncio.gather(*(self._check_peer(name) for name in peers))
-            self._checking, self._checked_s = checks, now_s
+            self._checking, self._checked_s, self._checked_version = checks, now_s, version
         return await asyncio.shield(self._checking)
 
     async def _check_peer(self, name: HostId) -> Json:
         found: Json = {
             "name": name, "reachable": False, "rtt_s": None, "version": "", "clock_skew_s": None,
-            "algorithm": "", "error": "",
+            "algorithm": "", "same_settings": True, "error": "",
         }  # fmt: skip
         began_s, began_unix_s = time.monotonic(), time.time()
         try:
@@ -490,6 +493,7 @@ class Operations:
             "rtt_s": round(rtt_s, 6),
             "version": reply.body.version,
             "algorithm": reply.body.algorithm,
+            "same_settings": reply.body.settings_version == self._state.settings.version,
             "clock_skew_s": round(reply.body.unix_time_s - began_unix_s - rtt_s / 2, 3),
         }
 

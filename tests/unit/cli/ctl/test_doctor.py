@@ -42,6 +42,24 @@ DOCTOR_FINDS = [
     ),
     ({"peers": [peer(clock_skew_s=-7.0)]}, {}, 1, "its clock is off from ours by -7.0 s"),
     ({"peers": [peer(algorithm="LOWEST")]}, {}, 1, "uses LOWEST, this host GLOBAL"),
+    (
+        {"peers": [peer(algorithm="NOLB"), peer(name="h3", algorithm="NOLB")]},
+        {},
+        1,
+        "fix: run `lbctl algorithm GLOBAL`",  # not what most have: that would end all balancing
+    ),
+    (
+        {"peers": [peer(algorithm="NOLB", same_settings=False)]},
+        {},
+        0,
+        "uses NOLB, this host GLOBAL: one has not taken the newest settings yet",
+    ),
+    (
+        {"algorithm": "NOLB", "peers": [peer(algorithm="NOLB")]},
+        {},
+        0,
+        "the algorithm NOLB never moves commands",
+    ),
     ({"version": "0.0.9"}, {}, 1, "restart the daemons"),
     ({"fds_open": 4000}, {}, 1, "4000 of 4096 in use"),
     ({"sampling_cost_core": 0.05}, {}, 0, "costs too much"),
