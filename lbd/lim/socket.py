@@ -301,14 +301,14 @@ class Operations:
 
     async def _change(self, change: e.ChangeSettings) -> Json:
         """On how many hosts our newest settings are in force then, or newer ones. Hosts that are up
-        are asked until they say so, for as long as another LIM has for an answer."""
+        are asked until they say so, for as long as another LIM has for an answer. Those that are
+        `down` count as hosts, too: they learn of it when they are back."""
         self._lim.handle(self.sign(change) if self.sign else change, time.monotonic())
         state, now_s = self._state, time.monotonic()
-        others = [name for name, entry in state.table.entries.items() if name != state.me
-                  and not entry.left]  # fmt: skip
+        others = [name for name in state.table.entries if name != state.me]
         versions, missing = (state.settings.version, policy_version(state.settings)), set(others)
-        asked = {name for name in others if state.table.state(name, now_s)[0] is not HostState.DOWN}
-        end_s = now_s + PEER_TIMEOUT_S
+        down = {name for name in others if state.table.state(name, now_s)[0] is HostState.DOWN}
+        asked, end_s = missing - down, now_s + PEER_TIMEOUT_S
         while asked and time.monotonic() < end_s:
             answers = await asyncio.gather(*(self._settings_of(name) for name in sorted(asked)))
             done = {name for name, ack in answers if has_all(ack, *versions)}
@@ -316,7 +316,7 @@ class Operations:
             if asked:
                 await asyncio.sleep(CONFIRM_AGAIN_S)
         return {"hosts": 1 + len(others), "changed": 1 + len(others) - len(missing),
-                "missing": sorted(missing)}  # fmt: skip
+                "missing": sorted(missing), "down": sorted(down)}  # fmt: skip
 
     async def _settings_of(self, host: HostId) -> tuple[HostId, m.Ack]:
         try:
