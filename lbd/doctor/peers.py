@@ -31,6 +31,10 @@ START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
 CONNECT_TIMEOUT_S = 2.0
 AT_ONCE = 32
 NOLB = "NOLB"
+SIGN_ELSEWHERE = (
+    "on another host, set one of them again (`lbctl config set … --cluster`), which signs all of "
+    "them; `lbctl doctor` there names one"
+)
 EXPLAIN_TIMEOUT_S = 8.0
 
 
@@ -203,16 +207,16 @@ def settings(daemons: Daemons) -> Iterator[Check]:
         if fault := fault_of_name(name, names):
             fix = f"lbctl config set resources.{name} --unset, or add it to cluster.resources"
             yield Check("resources", WARN, fault, fix)
-    signer = text(found, "signed_by")
+    signer, doubt = text(found, "signed_by"), text(found, "doubt")
+    if doubt and not signer:
+        says = f"this host rejects the settings for all hosts, so it may not change them: {doubt}"
+        yield Check("settings", WARN, says, SIGN_ELSEWHERE)
+        return
     if not saved or found.get("signs") is not True:
         return
-    if doubt := text(found, "doubt"):
+    if doubt:
         says = f"{counted(len(saved), 'setting')} for all hosts, but hosts that join reject them"
-        fix = (
-            "set one of them again (lbctl config set … --cluster) or create a token: either "
-            "signs all of them"
-        )
-        yield Check("settings", WARN, f"{says}: {doubt}", fix)
+        yield Check("settings", WARN, f"{says}: {doubt}", sign_again(daemons, saved))
         return
     if signer:
         yield Check(
@@ -223,15 +227,20 @@ def settings(daemons: Daemons) -> Iterator[Check]:
     says = f"{counted(len(saved), 'setting')} for all hosts, not signed by any host"
     means = "hosts do not accept them from each other (admin.settings_hosts)" if of_some else (
         "any compromised host can change them")  # fmt: skip
-    hosts, _ = daemons.queue()
+    fix = sign_again(daemons, saved)
+    yield Check("settings", FAULT if of_some else WARN, f"{says}: {means}", fix)
+
+
+def sign_again(daemons: Daemons, saved: Mapping[str, str]) -> str:
+    """What makes a host that may sign all the settings that are saved."""
+    of_some, (hosts, _) = daemons.config.admin.settings_hosts, daemons.queue()
     again = next(
         (f"lbctl config set {name} {shlex.quote(saved[name])} --cluster"
          for name in sorted(saved) if name not in QUEUE),
         f"lbctl queue enable {','.join(hosts)}" if hosts else "lbctl queue disable",
     )  # fmt: skip
-    where = f"on {' or '.join(of_some)}" if of_some else "on any host"
-    fix = f"set one of them again {where}, which signs all of them: {again}"
-    yield Check("settings", FAULT if of_some else WARN, f"{says}: {means}", fix)
+    where = f"on {' or '.join(of_some)}" if of_some else "here"
+    return f"set one of them again {where}, which signs all of them: {again}"
 
 
 def closed(target: str) -> str:

@@ -122,8 +122,16 @@ AGAIN = "lbctl config set dispatch.mode '\"tags\"' --cluster"
             "",
             "warn",
             "2 settings for all hosts, but hosts that join reject them: h2 is",
-            "create a token",
+            f"set one of them again here, which signs all of them: {AGAIN}",
         ),
+        (
+            {"saved": {}, "signs": True, "signed_by": "", "doubt": "h2 is revoked"},
+            "",
+            "warn",
+            "this host rejects the settings for all hosts, so it may not change them: h2 is",
+            "on another host, set one of them again",
+        ),
+        ({"saved": {}, "signs": True, "signed_by": "h2", "doubt": "h2 is out"}, "", None, "", ""),
         ({"saved": SAVED, "signs": False}, "", None, "", ""),
         ({"saved": {}, "signs": True}, "h9", None, "", ""),
         ({"saved": SAVED}, "", None, "", ""),  # of a release before
