@@ -108,8 +108,10 @@ HOST = fields({
     "drained": nullable(fields({"reason": "text", "by": "text", "since": "number?"})),
     "owner": nullable(one_of("here", "away")),
 })  # fmt: skip
-# Of a change: on how many hosts it is in force, and which have not confirmed it.
-CHANGED: dict[str, object] = {"hosts": "integer", "changed": "integer", "missing": ["text"]}
+# Of a change: on how many hosts it is in force, and which have not confirmed it; of those, which
+# are down.
+CHANGED: dict[str, object] = {"hosts": "integer", "changed": "integer", "missing": ["text"],
+                              "down": ["text"]}  # fmt: skip
 STATUS = alone({
     "cluster": fields({"name": "text", "algorithm": "text", "centre": "text?",
                        "dispatcher": nullable(DISPATCHER)}),

@@ -30,21 +30,38 @@ from lbd.trust.files import authority_dir, host_files
 START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
 CONNECT_TIMEOUT_S = 2.0
 AT_ONCE = 32
+NOLB = "NOLB"
+SIGN_ELSEWHERE = (
+    "on another host, set one of them again (`lbctl config set … --cluster`), which signs all of "
+    "them; `lbctl doctor` there names one"
+)
 EXPLAIN_TIMEOUT_S = 8.0
 
 
 def algorithms(own: str, peers: Sequence[Json]) -> Iterator[Check]:
-    """Hosts that exchange load in different ways hear each other by halves."""
-    used = Counter((own, *(text(item, "algorithm") for item in peers if text(item, "algorithm"))))
-    fix = (
-        f"run `lbctl algorithm {used.most_common(1)[0][0]}`, and set the same lim.algorithm in "
-        "every lbd.toml"
-    )
+    """Hosts that exchange load in different ways hear each other by halves. A peer that has other
+    settings than this host is about to take the newer ones."""
+    theirs = {text(item, "name"): text(item, "algorithm") for item in peers}
+    used = Counter(one for one in (own, *theirs.values()) if one not in ("", NOLB))
+    if own == NOLB and not used and peers:
+        fix = "run `lbctl algorithm --reset`; it may also be set as lim.algorithm in lbd.toml"
+        yield Check("algorithm", WARN, f"the algorithm {NOLB} never moves commands", fix)
     for item in peers:
-        theirs = text(item, "algorithm")
-        if own and theirs and theirs != own:
-            says = f"uses {theirs}, this host {own}"
-            yield Check(f"peer {text(item, 'name')} algorithm", FAULT, says, fix)
+        name = text(item, "name")
+        if not own or theirs[name] in ("", own):
+            continue
+        says, check = f"uses {theirs[name]}, this host {own}", f"peer {name} algorithm"
+        if item.get("same_settings") is False:
+            fix = (
+                f"run `lbctl doctor` again in a few seconds; then see the log of the LIM of {name}"
+            )
+            yield Check(check, WARN, f"{says}: one has not taken the newest settings yet", fix)
+            continue
+        fix = (
+            f"run `lbctl algorithm {used.most_common(1)[0][0]}`, and set the same lim.algorithm "
+            "in every lbd.toml"
+        )
+        yield Check(check, FAULT, says, fix)
 
 
 def incoming(peers: Sequence[Json], rows: Mapping[str, Json], config: Config) -> Iterator[Check]:
@@ -190,16 +207,16 @@ def settings(daemons: Daemons) -> Iterator[Check]:
         if fault := fault_of_name(name, names):
             fix = f"lbctl config set resources.{name} --unset, or add it to cluster.resources"
             yield Check("resources", WARN, fault, fix)
-    signer = text(found, "signed_by")
+    signer, doubt = text(found, "signed_by"), text(found, "doubt")
+    if doubt and not signer:
+        says = f"this host rejects the settings for all hosts, so it may not change them: {doubt}"
+        yield Check("settings", WARN, says, SIGN_ELSEWHERE)
+        return
     if not saved or found.get("signs") is not True:
         return
-    if doubt := text(found, "doubt"):
+    if doubt:
         says = f"{counted(len(saved), 'setting')} for all hosts, but hosts that join reject them"
-        fix = (
-            "set one of them again (lbctl config set … --cluster) or create a token: either "
-            "signs all of them"
-        )
-        yield Check("settings", WARN, f"{says}: {doubt}", fix)
+        yield Check("settings", WARN, f"{says}: {doubt}", sign_again(daemons, saved))
         return
     if signer:
         yield Check(
@@ -210,15 +227,20 @@ def settings(daemons: Daemons) -> Iterator[Check]:
     says = f"{counted(len(saved), 'setting')} for all hosts, not signed by any host"
     means = "hosts do not accept them from each other (admin.settings_hosts)" if of_some else (
         "any compromised host can change them")  # fmt: skip
-    hosts, _ = daemons.queue()
+    fix = sign_again(daemons, saved)
+    yield Check("settings", FAULT if of_some else WARN, f"{says}: {means}", fix)
+
+
+def sign_again(daemons: Daemons, saved: Mapping[str, str]) -> str:
+    """What makes a host that may sign all the settings that are saved."""
+    of_some, (hosts, _) = daemons.config.admin.settings_hosts, daemons.queue()
     again = next(
         (f"lbctl config set {name} {shlex.quote(saved[name])} --cluster"
          for name in sorted(saved) if name not in QUEUE),
         f"lbctl queue enable {','.join(hosts)}" if hosts else "lbctl queue disable",
     )  # fmt: skip
-    where = f"on {' or '.join(of_some)}" if of_some else "on any host"
-    fix = f"set one of them again {where}, which signs all of them: {again}"
-    yield Check("settings", FAULT if of_some else WARN, f"{says}: {means}", fix)
+    where = f"on {' or '.join(of_some)}" if of_some else "here"
+    return f"set one of them again {where}, which signs all of them: {again}"
 
 
 def closed(target: str) -> str:
@@ -281,7 +303,7 @@ def fix_of(why: str, host: str) -> str:
         do = next((how for words, how in UNLOCK.items() if words in why), "let it log in")
         return f"on {host}, {do.format(user=user)}, or list it in users.allow"
     if "drained" in why:
-        return "run `lbctl undrain` once the reason for the drain no longer applies"
+        return f"run `lbctl undrain {host}` once the reason for the drain no longer applies"
     if "director" in why:
         return "mount the same file system there at the same path, or use lbrun --send"
     if "users.allow_root" in why:

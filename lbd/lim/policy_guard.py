@@ -72,7 +72,10 @@ class PolicyGuard:
             raise PeerError(REVOKED.format(seal.author))
 
     def doubt(self) -> str:
-        """Why no host that joins takes the settings that hold; "" if those do."""
+        """Why no host that joins takes the settings that hold, or why this one takes none; "" if
+        they do."""
+        if self._rejects:
+            return self._why_revoked(self._refused_author)
         seal = self._state.settings.seal
         try:
             signer = identity_of(dns_names(seal.certificate)) if seal.counter else None
@@ -80,7 +83,14 @@ class PolicyGuard:
             return ""
         if signer is None or not self._tls.is_revoked(signer):
             return ""
-        return (OLD if self._is_member(HostId(seal.author)) else REVOKED).format(seal.author)
+        return self._why_revoked(seal.author)
+
+    @property
+    def _rejects(self) -> bool:
+        return bool(self._refused_author) and not self._state.settings.seal.counter
+
+    def _why_revoked(self, author: str) -> str:
+        return (OLD if self._is_member(HostId(author)) else REVOKED).format(author)
 
     def _is_member(self, host: HostId) -> bool:
         """Whether it has a certificate that counts, as far as can be seen from here."""
@@ -116,8 +126,8 @@ class PolicyGuard:
             raise ConfigError(f"{me} may not change settings for all hosts; only "
                               f"{', '.join(self._admin.settings_hosts)} may "
                               "(admin.settings_hosts)")  # fmt: skip
-        if self._refused_author and not settings.seal.counter:
-            why = REVOKED.format(self._refused_author)
+        if self._rejects:
+            why = self._why_revoked(self._refused_author)
             raise ConfigError(f"{me} rejects the settings for all hosts, so it may not change "
                               f"them: {why}; on another host, set one of them again (`lbctl config "
                               "set … --cluster`), which signs all of them")  # fmt: skip

@@ -71,6 +71,7 @@ class Operations:
         self._queue: Json | None = None  # as our LBM tells of it
         self._checking: asyncio.Future[list[Json]] | None = None
         self._checked_s = 0.0  # when that began
+        self._checked_version = (0, "")  # of our settings then
         self._figures = OwnFigures()
         self._operations = {
             "place": self._place,
@@ -300,14 +301,14 @@ class Operations:
 
     async def _change(self, change: e.ChangeSettings) -> Json:
         """On how many hosts our newest settings are in force then, or newer ones. Hosts that are up
-        are asked until they say so, for as long as another LIM has for an answer."""
+        are asked until they say so, for as long as another LIM has for an answer. Those that are
+        `down` count as hosts, too: they learn of it when they are back."""
         self._lim.handle(self.sign(change) if self.sign else change, time.monotonic())
         state, now_s = self._state, time.monotonic()
-        others = [name for name, entry in state.table.entries.items() if name != state.me
-                  and not entry.left]  # fmt: skip
+        others = [name for name in state.table.entries if name != state.me]
         versions, missing = (state.settings.version, policy_version(state.settings)), set(others)
-        asked = {name for name in others if state.table.state(name, now_s)[0] is not HostState.DOWN}
-        end_s = now_s + PEER_TIMEOUT_S
+        down = {name for name in others if state.table.state(name, now_s)[0] is HostState.DOWN}
+        asked, end_s = missing - down, now_s + PEER_TIMEOUT_S
         while asked and time.monotonic() < end_s:
             answers = await asyncio.gather(*(self._settings_of(name) for name in sorted(asked)))
             done = {name for name, ack in answers if has_all(ack, *versions)}
@@ -315,7 +316,7 @@ class Operations:
             if asked:
                 await asyncio.sleep(CONFIRM_AGAIN_S)
         return {"hosts": 1 + len(others), "changed": 1 + len(others) - len(missing),
-                "missing": sorted(missing)}  # fmt: skip
+                "missing": sorted(missing), "down": sorted(down)}  # fmt: skip
 
     async def _settings_of(self, host: HostId) -> tuple[HostId, m.Ack]:
         try:
@@ -459,18 +460,20 @@ class Operations:
 
     async def _checked_peers(self, *, fresh: bool) -> list[Json]:
         """All of them, once for all users who ask meanwhile: anybody may, and each question made
-        as many messages as there are hosts. `fresh`: an administrator asks."""
-        now_s = time.monotonic()
-        if fresh or self._checking is None or now_s >= self._checked_s + CHECKED_S:
+        as many messages as there are hosts. `fresh`: an administrator asks. What was answered
+        before our settings changed says nothing of those we have now."""
+        now_s, version = time.monotonic(), self._state.settings.version
+        is_old = now_s >= self._checked_s + CHECKED_S or version != self._checked_version
+        if fresh or self._checking is None or is_old:
             peers = [name for name in self._state.table.entries if name != self._state.me]
             checks = asyncio.gather(*(self._check_peer(name) for name in peers))
-            self._checking, self._checked_s = checks, now_s
+            self._checking, self._checked_s, self._checked_version = checks, now_s, version
         return await asyncio.shield(self._checking)
 
     async def _check_peer(self, name: HostId) -> Json:
         found: Json = {
             "name": name, "reachable": False, "rtt_s": None, "version": "", "clock_skew_s": None,
-            "algorithm": "", "error": "",
+            "algorithm": "", "same_settings": True, "error": "",
         }  # fmt: skip
         began_s, began_unix_s = time.monotonic(), time.time()
         try:
@@ -490,6 +493,7 @@ class Operations:
             "rtt_s": round(rtt_s, 6),
             "version": reply.body.version,
             "algorithm": reply.body.algorithm,
+            "same_settings": reply.body.settings_version == self._state.settings.version,
             "clock_skew_s": round(reply.body.unix_time_s - began_unix_s - rtt_s / 2, 3),
         }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lbd.cli.complaints import complain
 from lbd.cli.ctl.own_config import need_writable, put, text_of, with_settings
-from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, algorithm, param, say_missing
+from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, algorithm, param, say_missing, where
 from lbd.cli.ctl.verb import Verb
 from lbd.cli.damaged_config import load_despite_faults
 from lbd.cli.program import Parser
@@ -31,7 +31,7 @@ from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.console.output import DIM, Cell, own_page, print_json
 from lbd.console.output import put as say
-from lbd.console.reply import Json, number, table, text, texts
+from lbd.console.reply import Json, table, text, texts
 from lbd.console.starting import start_of_metrics
 from lbd.doctor.queue_settings import fault_with, queue_base
 from lbd.errors import ConfigError, LbdError
@@ -359,7 +359,6 @@ def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json({"name": name, "value": value, "in_force": not texts(reply, "missing"), **reply})
         return 0
-    hosts, changed = int(number(reply, "hosts")), int(number(reply, "changed"))
     if value is None:
         says = "each host's lbd.toml applies again"
     else:
@@ -367,7 +366,7 @@ def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
         says = "the dispatcher picks it up" if is_queue else "in force"
         says += " within 2 s"
     what = f"{name} = {shown(value)}" if value is not None else name
-    say(f"{what}: on {changed} of {hosts} host{'s' * (hosts != 1)}; {says}")
+    say(f"{what}: {where(reply)}; {says}")
     say_missing(reply)
     return 0
 

@@ -3,6 +3,7 @@
 import argparse
 import math
 import time
+from collections.abc import Sequence
 
 from lbd.cli.complaints import complain
 from lbd.cli.ctl.verb import Verb, asking
@@ -155,16 +156,30 @@ def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, 
         lasts = f"it lasts until every host's LIM has stopped; then the saved {saved} applies"
     else:
         lasts = "it lasts until every host's LIM has stopped; --save keeps it"
-    hosts, changed = int(number(reply, "hosts")), int(number(reply, "changed"))
-    complain("lbctl", f"{change} on {changed} of {hosts} host{'s' * (hosts != 1)}; {lasts}")
+    complain("lbctl", f"{change} {where(reply)}; {lasts}")
     say_missing(reply)
+
+
+def where(reply: Json) -> str:
+    """On how many hosts a change is in force."""
+    hosts, changed = int(number(reply, "hosts")), int(number(reply, "changed"))
+    return f"on {changed} of {hosts} host{'s' * (hosts != 1)}"
 
 
 def say_missing(reply: Json) -> None:
     """The hosts that have not taken a change yet."""
-    if missing := texts(reply, "missing"):
-        shown = ", ".join(missing[:MISSING_SHOWN]) + (", …" if missing[MISSING_SHOWN:] else "")
-        complain("lbctl", f"not confirmed by {shown}: they will take it when they are heard again")
+    down = texts(reply, "down")
+    if silent := [name for name in texts(reply, "missing") if name not in down]:
+        said = f"not confirmed by {few(silent)}: they will take it when they are heard again"
+        complain("lbctl", said)
+    if len(down) == 1:
+        complain("lbctl", f"{down[0]} is down and learns of it when it is back")
+    elif down:
+        complain("lbctl", f"{few(down)} are down and learn of it when they are back")
+
+
+def few(names: Sequence[str]) -> str:
+    return ", ".join(names[:MISSING_SHOWN]) + (", …" if names[MISSING_SHOWN:] else "")
 
 
 def param(daemons: Daemons, options: argparse.Namespace) -> int:

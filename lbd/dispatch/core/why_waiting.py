@@ -40,7 +40,8 @@ def waiting_reason(
         return _dependence(life, live.job.id, time_of)
     obstacle = _gang_obstacle(life, live, time_of) if live.job.gang else ""
     obstacle = obstacle or _obstacle(life, live, place)
-    return "; ".join(filter(None, (obstacle, live.reason)))
+    is_said = all(part in obstacle for part in live.reason.split(": ", 1))  # `h3: drained`
+    return obstacle if is_said else "; ".join(filter(None, (obstacle, live.reason)))
 
 
 def out_of_contact(life: Lifecycle, job: JobId, now_s: float, *, has_line: bool) -> str:

@@ -221,6 +221,29 @@ def test_a_change_is_said_with_its_hosts_and_how_long_it_lasts(daemon, capsys):
 
 
 @pytest.mark.parametrize(
+    ("missing", "down", "says"),
+    [
+        (["h2"], ["h2"], ["h2 is down and learns of it when it is back"]),
+        (
+            ["h2", "h3", "h4"],
+            ["h2", "h4"],
+            [
+                "not confirmed by h3: they will take it when they are heard again",
+                "h2, h4 are down and learn of it when they are back",
+            ],
+        ),
+    ],
+)
+def test_a_change_names_the_hosts_that_are_down(daemon, capsys, missing, down, says):
+    where = {"hosts": 4, "changed": 4 - len(missing), "missing": missing, "down": down}
+    daemon("lim", algorithm={"algorithm": "LOWEST", "was": "GLOBAL", **where})
+    assert lbctl.main(["algorithm", "LOWEST"]) == 0
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert f" on {4 - len(missing)} of 4 hosts; " in first
+    assert rest == [f"lbctl: {one}" for one in says]
+
+
+@pytest.mark.parametrize(
     ("words", "saved", "lasts"),
     [
         (["NOLB", "--save"], "NOLB", "saved, so it survives restarts"),

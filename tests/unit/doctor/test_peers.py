@@ -45,6 +45,10 @@ def test_an_account_that_may_not_log_in_is_there_already(how: str, fix: str) -> 
     assert fix in fix_of(why, "h2")
 
 
+def test_the_fix_of_a_drain_can_be_typed() -> None:
+    assert fix_of(WORDS[Closed.DRAINED], "h2").startswith("run `lbctl undrain h2` once ")
+
+
 def test_a_hosts_words_put_nothing_into_a_command() -> None:
     why = f"the account that x; rm -r / has {CLOSED['locked']} (users.allow)"
     assert "usermod -U 'x; rm -r /'" in fix_of(why, "h2")

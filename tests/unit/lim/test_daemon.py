@@ -218,6 +218,19 @@ async def test_users_who_ask_for_the_doctor_make_no_more_messages_than_one(two):
     assert sum(isinstance(body, m.Ping) for body in heard) == 1
 
 
+async def test_the_doctor_tells_nobody_of_settings_that_were_changed_since(two):
+    """A user asked just before: an answer of then would say that the others still use NOLB."""
+    one, other = two
+    await one.ask({"op": "algorithm", "name": "NOLB"})
+    assert (await one.ask({"op": "doctor"}, NOBODY))["peers"][0]["algorithm"] == "NOLB"
+    await one.ask({"op": "algorithm", "reset": True})
+    reply = await one.ask({"op": "doctor"}, NOBODY)
+    said = [(peer["algorithm"], peer["same_settings"]) for peer in reply["peers"]]
+    assert (reply["algorithm"], said) == ("GLOBAL", [("GLOBAL", True)])
+    other.lim.state.settings = m.Settings()  # as one that has not heard of it
+    assert (await one.ask({"op": "doctor"}))["peers"][0]["same_settings"] is False
+
+
 async def test_a_host_in_trouble_is_avoided(two):
     one, other = two
     await other.ask(LBM)

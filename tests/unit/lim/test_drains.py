@@ -81,6 +81,7 @@ async def test_a_change_says_on_how_many_hosts_it_is_in_force(two):
     changed = await one.ask({"op": "algorithm", "name": "LOWEST"})
     assert changed == {
         "algorithm": "LOWEST", "was": "GLOBAL", "hosts": 2, "changed": 2, "missing": [],
+        "down": [],
     }  # fmt: skip
     assert other.lim.state.in_force.lim.algorithm == "LOWEST"
     assert await one.ask({"op": "algorithm"}) == {"algorithm": "LOWEST"}
@@ -88,6 +89,17 @@ async def test_a_change_says_on_how_many_hosts_it_is_in_force(two):
     changed = await one.ask({"op": "param", "name": "min_gain", "value": 0.25})
     assert (changed["was"], changed["value"]) == (0.1, 0.25)
     assert (changed["hosts"], changed["changed"], changed["missing"]) == (2, 1, ["h2"])
+    assert changed["down"] == []  # as far as is known yet
+
+
+async def test_a_host_that_is_down_counts_among_those_that_a_change_is_for(two):
+    one, other = two
+    other.stop.set()
+    await other.task
+    await until(lambda: one.lim.state.table.entries["h2"].left)
+    changed = await one.ask({"op": "param", "name": "min_gain", "value": 0.2})
+    assert (changed["hosts"], changed["changed"]) == (2, 1)
+    assert changed["missing"] == changed["down"] == ["h2"]
 
 
 async def test_a_host_is_not_up_from_when_it_is_known_to_be_revoked(two):

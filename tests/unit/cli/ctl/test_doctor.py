@@ -42,6 +42,24 @@ DOCTOR_FINDS = [
     ),
     ({"peers": [peer(clock_skew_s=-7.0)]}, {}, 1, "its clock is off from ours by -7.0 s"),
     ({"peers": [peer(algorithm="LOWEST")]}, {}, 1, "uses LOWEST, this host GLOBAL"),
+    (
+        {"peers": [peer(algorithm="NOLB"), peer(name="h3", algorithm="NOLB")]},
+        {},
+        1,
+        "fix: run `lbctl algorithm GLOBAL`",  # not what most have: that would end all balancing
+    ),
+    (
+        {"peers": [peer(algorithm="NOLB", same_settings=False)]},
+        {},
+        0,
+        "uses NOLB, this host GLOBAL: one has not taken the newest settings yet",
+    ),
+    (
+        {"algorithm": "NOLB", "peers": [peer(algorithm="NOLB")]},
+        {},
+        0,
+        "the algorithm NOLB never moves commands",
+    ),
     ({"version": "0.0.9"}, {}, 1, "restart the daemons"),
     ({"fds_open": 4000}, {}, 1, "4000 of 4096 in use"),
     ({"sampling_cost_core": 0.05}, {}, 0, "costs too much"),
@@ -104,8 +122,16 @@ AGAIN = "lbctl config set dispatch.mode '\"tags\"' --cluster"
             "",
             "warn",
             "2 settings for all hosts, but hosts that join reject them: h2 is",
-            "create a token",
+            f"set one of them again here, which signs all of them: {AGAIN}",
         ),
+        (
+            {"saved": {}, "signs": True, "signed_by": "", "doubt": "h2 is revoked"},
+            "",
+            "warn",
+            "this host rejects the settings for all hosts, so it may not change them: h2 is",
+            "on another host, set one of them again",
+        ),
+        ({"saved": {}, "signs": True, "signed_by": "h2", "doubt": "h2 is out"}, "", None, "", ""),
         ({"saved": SAVED, "signs": False}, "", None, "", ""),
         ({"saved": {}, "signs": True}, "h9", None, "", ""),
         ({"saved": SAVED}, "", None, "", ""),  # of a release before

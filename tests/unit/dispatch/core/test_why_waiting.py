@@ -161,6 +161,18 @@ def test_hosts_that_take_no_jobs_now_are_named_where_none_of_the_others_will_do(
     assert reason(life, "3") == said
 
 
+def test_what_ended_the_last_attempt_is_not_said_twice():
+    life = table("h1", "h3")
+    submit(life, "1", only=HostId("h3"))
+    refused = Ending(Cause.REFUSED, reason="drained")
+    life.refused(HostId("h3"), JobId("1"), 1, "drained", refused, 0.0, DICE)
+    life.host_gone(HostId("h3"), 0.0, DICE, Closed.DRAINED)
+    said = "it may run only on h3 (-H), which accepts no jobs now: drained"
+    assert reason(life, "1") == said
+    life.jobs[JobId("1")].reason = "h3: no keeper"
+    assert reason(life, "1") == f"{said}; h3: no keeper"
+
+
 def test_only_what_is_lacking_now_is_waited_for():
     life = table()
     there = Facts(("linux",), (("gpu", 1, 1), ("disk", 2, 0)), 4 << 30, 0)
