@@ -169,13 +169,9 @@ def test_a_signal_that_only_slurm_can_send_is_refused(signal):
         signal_words({"signal": signal})
 
 
-def test_a_step_is_one_process(monkeypatch):
-    monkeypatch.setenv("SLURM_JOB_ID", "1")
-    monkeypatch.setenv("LBD_JOB_ID", "1")
-    monkeypatch.setenv("SLURM_NTASKS", "3")
-    for given in ([], ["-n2"], ["--ntasks-per-node=3"]):
-        with pytest.raises(SlurmError, match=r"^--ntasks [23] is not supported by lbd"):
-            srun.run([*given, "true"])
+def test_srun_starts_several_processes_only_within_a_job():
+    with pytest.raises(SlurmError, match=r"^--ntasks 2 is .*use sbatch -n 2 --wait --wrap 'srun "):
+        srun.run(["-n2", "true"])
 
 
 def test_squeue_forgets_who_ended_some_minutes_ago(monkeypatch, capsys):
