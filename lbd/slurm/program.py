@@ -35,7 +35,8 @@ def run(name: str, ignored: str = "") -> None:
         status = command(sys.argv[1:])
         sys.stdout.flush()
     except SlurmError as problem:
-        os.write(2, f"{name}: error: {one_line(str(problem))}\n".encode(errors="replace"))
+        for line in problem.lines:
+            os.write(2, f"{name}: error: {one_line(line)}\n".encode(errors="replace"))
     except BrokenPipeError:
         os._exit(1)
     except KeyboardInterrupt:

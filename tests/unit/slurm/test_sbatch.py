@@ -21,8 +21,11 @@ JOB = Job(ROW)
 
 
 def words(*given, script="#!/bin/sh\n"):
-    typed = read(list(given), GRAMMAR)
-    return " ".join(lbrun_words(typed.over(in_script(script, "s.sh")), "s.sh"))
+    typed, faults = read(list(given), GRAMMAR), []
+    found = typed.over(in_script(script, "s.sh", faults))
+    if faults:
+        raise SlurmError("\n".join(faults))
+    return " ".join(lbrun_words(found, "s.sh"))
 
 
 @pytest.mark.parametrize(
@@ -138,6 +141,23 @@ def test_all_that_is_refused_is_named_in_one_message_with_the_variable_to_set(
         "invalid partition specified: big; lbd is all; take it out, or set "
         "LBD_SLURM_IGNORE=account,mail-type,mail-user,partition"
     )
+
+
+def test_a_script_with_several_faults_has_a_line_for_each(tmp_path):
+    script = tmp_path / "job.sh"
+    script.write_text(
+        "#!/bin/sh\n#SBATCH --nodes=2\n#SBATCH --exclusive\n#SBATCH --gres=gpu:a100:1\n"
+        "#SBATCH --no-such-option\n#SBATCH -t soon\n"
+    )
+    with pytest.raises(SlurmError) as caught:
+        sbatch.run([str(script)])
+    assert [line[:33] for line in caught.value.lines] == [
+        "job.sh: line 5: unrecognized opti",
+        "--exclusive (line 3) is not suppo",
+        "job.sh: line 2: --nodes 2 is not ",
+        "job.sh: line 4: --gres gpu:a100:1",
+        "job.sh: line 6: Invalid --time sp",
+    ]
 
 
 def test_no_variable_is_offered_where_the_rest_would_not_be_what_was_wanted():
