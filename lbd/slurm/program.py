@@ -30,6 +30,9 @@ def run(name: str, ignored: str = "") -> None:
     """Never returns. `ignored`: names of options, with commas, that it was installed to ignore."""
     status = 1
     try:
+        if sys.argv[1:] in (["--version"], ["-V"]):
+            os.write(1, b"slurm of lbd\n")
+            os._exit(0)
         ignore(ignored)
         command: Callable[[list[str]], int] = importlib.import_module(f"lbd.slurm.{name}").run
         status = command(sys.argv[1:])

@@ -274,6 +274,24 @@ def test_a_job_that_waits_for_its_time_has_that_as_its_start():
     assert dict(scontrol.described(JOB, given))["StartTime"] == moment(160.0, "")
 
 
+def test_scontrol_names_whole_paths_and_when_a_running_job_ends_at_the_latest():
+    running = ROW | {"state": "running", "finished": None}
+    given = Job(running | {"directory": "/d", "output": "o.%a", "error": "/e", "timeout_s": 60.0})
+    shown = dict(scontrol.described(Job(running), given))
+    assert (shown["StdOut"], shown["StdErr"]) == ("/d/o.7", "/e")
+    assert shown["EndTime"] == moment(220.0, "")
+    assert dict(scontrol.described(Job(running), Job(running)))["EndTime"] == "Unknown"
+
+
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_each_command_has_a_version(option):
+    program = f"import sys; from lbd.slurm.program import run; sys.argv[1:] = ['{option}']; "
+    done = subprocess.run(
+        [sys.executable, "-c", program + "run('squeue')"], capture_output=True, text=True
+    )
+    assert (done.stdout, done.returncode) == ("slurm of lbd\n", 0)
+
+
 def test_times_and_sizes():
     assert elapsed(93784) == "1-02:03:04"
     assert [short_elapsed(n) for n in (5, 65, 3665, 93784)] == [
@@ -327,8 +345,9 @@ def test_fields_of_sacct(capsys):
     fields = sacct.fields_of(given.values["format"])
     sacct.put(given, [sacct.FIELDS[name][1](JOB) for name, _ in fields], fields)
     assert capsys.readouterr().out == "12_7|FAILED|0:9|3600\n"
-    with pytest.raises(SlurmError, match="MaxRSS"):
-        sacct.fields_of("JobID,MaxRSS")
+    assert [sacct.FIELDS[name][1](JOB) for name, _ in sacct.fields_of("MaxRSS,ReqMem")] == ["", ""]
+    with pytest.raises(SlurmError, match="AveDiskRead"):
+        sacct.fields_of("JobID,AveDiskRead")
     with pytest.raises(SlurmError, match="--format: State%x: not a width"):
         sacct.fields_of("JobID%-5,State%x")
 
