@@ -3,7 +3,7 @@
 import os
 
 from lbd.slurm.needs import memory_of, need_words, number_of, tasks_of
-from lbd.slurm.options import Given, Grammar, SlurmError, let_be, read, words_of
+from lbd.slurm.options import Given, Grammar, SlurmError, let_be, listed, read, words_of
 from lbd.slurm.sbatch import GRAMMAR as SBATCH
 from lbd.slurm.sbatch import check_shape, exported, hosts_of
 from lbd.slurm.step import next_number, redirect, take_slots
@@ -83,7 +83,9 @@ def step(given: Given) -> int:
     """It has what its job has. Raises SlurmError."""
     cpus, tasks = check_size(given.values)
     for option in ("gres", "gpus", "gpus-per-node", "constraint", "export"):
-        if given.values.get(option, "ALL") != "ALL":
+        value = given.values.get(option, "ALL")
+        is_nothing = all(one == "none" or one.endswith(":0") for one in listed(value))
+        if value != "ALL" and not (option == "gres" and is_nothing):
             raise SlurmError(f"--{option} is not supported by lbd within a job: it has the job's")
     if given.values.get("nodelist", here := os.environ.get("LBD_HOST", "")) != here:
         raise SlurmError(f"--nodelist: within a job of lbd a step runs on the job's host, {here}")

@@ -102,6 +102,9 @@ def test_a_step_has_a_process_for_each_of_its_tasks(job, tmp_path, monkeypatch):
     assert (ran.returncode, ran.stderr) == (1, "srun: error: h2: task 1: Exited with exit code 1\n")
     ran = done("-n1", "--label", "sh", "-c", script + "; echo none >&2", input="")
     assert (ran.stdout, ran.returncode) == ("0: 0 0 1 1\n", 0)
+    assert status_of("-n1", "-K", "--gres=gpu:0", "true") == 0
+    assert status_of("-n1", "--gres=none", "true") == 0
+    assert status_of("-n1", "--gres=gpu:1,x:0", "true") == 1
     ran = done(
         "-D", tmp_path, "-o", "both", "-e", "own.%t", "sh", "-c", script + "; : >&2", input=""
     )
