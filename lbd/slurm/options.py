@@ -9,10 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 WIDTH_DIGITS = 4
 PARTITION = "lbd"  # the only one
 LET_BE = "LBD_SLURM_IGNORE"  # names of options that a site wants to be ignored
+INSTALLED: set[str] = set()  # those that it need not name
 
 
 class SlurmError(Exception):
-    """One line for who called; exit status 1."""
+    """A line for who called, or several; exit status 1."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
 
 
 class Grammar:
@@ -47,15 +52,19 @@ class Given:
         self.plain = plain or set()
         self.rest = rest or []
         self.refused = refused or {}  # by name, as people read it
+        self.lines: dict[str, int] = {}  # of the script, by the name of an option with a value
 
     def over(self, other: "Given") -> "Given":
         """With those of `other` where there are none here."""
-        return Given(
+        both = Given(
             other.values | self.values,
             self.plain | other.plain,
             self.rest,
             other.refused | self.refused,
         )
+        theirs = {name: line for name, line in other.lines.items() if name not in self.values}
+        both.lines = theirs | self.lines
+        return both
 
     def check(self, grammar: Grammar) -> None:
         """Raises SlurmError, which names all that is refused."""
@@ -63,6 +72,8 @@ class Given:
             return
         shown, one = ", ".join(self.refused.values()), len(self.refused) == 1
         hints = [grammar.instead[name] for name in self.refused if name in grammar.instead]
+        if "nice" in self.refused and "priority" in grammar.values:
+            hints.append("for --nice N, use --priority=-N")
         if others := [name for name in self.refused if name not in grammar.instead]:
             which = "it" if one else ", ".join(f"--{name}" for name in others) if hints else "them"
             hints.append(f"take {which} out, or set {let_be_too(others)}")
@@ -148,6 +159,7 @@ def take(given: Given, name: str, value: str | None, left: list[str], grammar: G
 
 def ignore(names: str) -> None:
     """As well as those that the variable names."""
+    INSTALLED.update(set(listed(names)) - set(let_be()))
     if names:
         os.environ[LET_BE] = ",".join(dict.fromkeys([*listed(names), *let_be()]))
 
@@ -157,8 +169,8 @@ def let_be() -> list[str]:
 
 
 def let_be_too(names: Iterable[str]) -> str:
-    """The variable to set for these to be passed over as well."""
-    return f"{LET_BE}={','.join([*let_be(), *names])}"
+    """The variable to set for these to be passed over as well; what is installed is anyway."""
+    return f"{LET_BE}={','.join([*(one for one in let_be() if one not in INSTALLED), *names])}"
 
 
 def width_of(text: str, shown: str) -> int:

@@ -30,12 +30,16 @@ def run(name: str, ignored: str = "") -> None:
     """Never returns. `ignored`: names of options, with commas, that it was installed to ignore."""
     status = 1
     try:
+        if sys.argv[1:] in (["--version"], ["-V"]):
+            os.write(1, b"slurm of lbd\n")
+            os._exit(0)
         ignore(ignored)
         command: Callable[[list[str]], int] = importlib.import_module(f"lbd.slurm.{name}").run
         status = command(sys.argv[1:])
         sys.stdout.flush()
     except SlurmError as problem:
-        os.write(2, f"{name}: error: {one_line(str(problem))}\n".encode(errors="replace"))
+        for line in problem.lines:
+            os.write(2, f"{name}: error: {one_line(line)}\n".encode(errors="replace"))
     except BrokenPipeError:
         os._exit(1)
     except KeyboardInterrupt:

@@ -54,6 +54,8 @@ FIELDS: dict[str, tuple[str, Callable[[Job], str]]] = {
     "elapsedraw": ("ElapsedRaw", lambda job: str(int(ran_s(job)))),
     "cputimeraw": ("CPUTimeRAW", lambda job: str(int(ran_s(job) * job.slots))),
     "totalcpu": ("TotalCPU", lambda job: elapsed(job.cpu_s)),
+    "maxrss": ("MaxRSS", lambda _: ""),  # not known, and asked for along with others
+    "reqmem": ("ReqMem", lambda _: ""),
     "reason": ("Reason", lambda job: job.reason),
     "priority": ("Priority", lambda job: str(job.priority)),
 }

@@ -6,9 +6,10 @@ input. They are in a variable, so that `lbctl jobs` shows the script's name and 
 """
 
 import os
+import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from lbd.slurm.needs import memory_of, need_words, number_of, tasks_of
 from lbd.slurm.options import (
@@ -112,8 +113,9 @@ def run(words: list[str]) -> int:
         print(USAGE)
         return 0
     name, script = script_of(typed)
-    given = typed.over(in_script(script.decode(errors="surrogateescape"), name))
-    check_refused(given)
+    faults: list[str] = []
+    given = typed.over(in_script(script.decode(errors="surrogateescape"), name, faults))
+    check_all(given, name, faults)
     interpreter, option = shebang(script, name)
     values = [interpreter, option, standard_input(given), *signal_words(given.values)]
     assigned = " ".join(map("=".join, zip(LAUNCHED, map(shlex.quote, values), strict=True)))
@@ -154,8 +156,8 @@ def shebang(script: bytes, name: str) -> tuple[str, str]:
     return words[0], words[1].strip() if words[1:] else ""
 
 
-def in_script(text: str, name: str) -> Given:
-    """What its #SBATCH lines ask for. Raises SlurmError with the line's number."""
+def in_script(text: str, name: str, faults: list[str]) -> Given:
+    """What its #SBATCH lines ask for. `faults` gets those of lines that cannot be read."""
     found = Given()
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
@@ -168,11 +170,42 @@ def in_script(text: str, name: str) -> Given:
             if given.rest:
                 raise SlurmError(f"{given.rest[0]!r} is no option")
         except (SlurmError, ValueError) as problem:
-            raise SlurmError(f"{name}: line {number}: {problem}") from None
+            faults.append(f"{name}: line {number}: {problem}")
+            continue
         for option, text in given.refused.items():
             given.refused[option] = f"{text} (line {number})"
+        given.lines = dict.fromkeys(given.values, number)
         found = given.over(found)
     return found
+
+
+def check_all(given: Given, name: str, faults: list[str]) -> None:
+    """Raises SlurmError with a line for each of the faults, and of those that are found here."""
+    values = given.values
+    checks: tuple[Callable[[], object], ...] = (
+        lambda: check_refused(given),
+        lambda: check_nodes(values),
+        lambda: None if given.refused else check_partition(values),
+        *(
+            lambda option=option: need_words({option: values[option]})
+            for option in ("gres", "gpus", "gpus-per-node", "constraint")
+            if option in values
+        ),
+        lambda: limit_s(values.get("time", "0")),
+        lambda: memory_of(values, 1),
+        lambda: hosts_of(values),
+        lambda: dependencies(values.get("dependency", "")),
+        lambda: signal_words(values),
+    )
+    for check in checks:
+        try:
+            check()
+        except SlurmError as problem:
+            named = re.search("--([a-z-]+)", str(problem))
+            line = given.lines.get(named[1]) if named else None
+            faults.append(f"{name}: line {line}: {problem}" if line else str(problem))
+    if faults:
+        raise SlurmError(*dict.fromkeys(faults))
 
 
 def check_refused(given: Given) -> None:
@@ -222,11 +255,21 @@ def lbrun_words(given: Given, script: str) -> list[str]:
 
 def check_shape(values: dict[str, str]) -> None:
     """One host, of one partition. Raises SlurmError."""
+    check_nodes(values)
+    check_partition(values)
+
+
+def check_nodes(values: dict[str, str]) -> None:
+    """Raises SlurmError."""
     if values.get("nodes", "1") not in ("1", "1-1"):
         raise SlurmError(
             f"--nodes {values['nodes']} is not supported by lbd: a job has all its slots on one "
             "host; submit an array"
         )
+
+
+def check_partition(values: dict[str, str]) -> None:
+    """Raises SlurmError."""
     if not is_ours(values):
         raise SlurmError(
             f"invalid partition specified: {values['partition']}; {PARTITION} is all; "

@@ -1,5 +1,6 @@
 """`scontrol`: show a job, hold, release, requeue and update it; the little that others ask."""
 
+import os
 import shlex
 
 from lbd.slurm.options import PARTITION, Grammar, SlurmError, listed, read, words_of
@@ -79,9 +80,14 @@ def described(job: Job, given: Job) -> list[tuple[str, str]]:
         pairs += [("ArrayJobId", job.array), ("ArrayTaskId", job.index)]
     index = int(job.index) if job.index else None
     output, error = (
-        fill_in(path.encode(), job.id, index, job.host).decode() or f"(lbctl logs {job.id})"
+        os.path.join(given.directory, fill_in(path.encode(), job.id, index, job.host).decode())
+        if path
+        else f"(lbctl logs {job.id})"
         for path in (given.output, given.error or given.output)
     )
+    end = job.finished
+    if end is None and job.started is not None and given.limit_s:
+        end = job.started + given.limit_s
     return [
         *pairs,
         ("JobName", job.name),
@@ -94,7 +100,7 @@ def described(job: Job, given: Job) -> list[tuple[str, str]]:
         ("TimeLimit", elapsed(given.limit_s) if given.limit_s else "UNLIMITED"),
         ("SubmitTime", moment(job.submitted, "Unknown")),
         ("StartTime", moment(given.begin if job.started is None else job.started, "Unknown")),
-        ("EndTime", moment(job.finished, "Unknown")),
+        ("EndTime", moment(end, "Unknown")),
         ("Partition", PARTITION),
         ("NodeList", job.host or "(null)"),
         ("BatchHost", job.host or "(null)"),

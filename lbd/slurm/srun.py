@@ -3,10 +3,10 @@
 import os
 
 from lbd.slurm.needs import memory_of, need_words, number_of, tasks_of
-from lbd.slurm.options import Given, Grammar, SlurmError, let_be, read, words_of
+from lbd.slurm.options import Given, Grammar, SlurmError, let_be, listed, read, words_of
 from lbd.slurm.sbatch import GRAMMAR as SBATCH
 from lbd.slurm.sbatch import check_shape, exported, hosts_of
-from lbd.slurm.step import redirect, take_slots
+from lbd.slurm.step import next_number, redirect, take_slots
 from lbd.slurm.times import limit_s
 
 ONLY = {"cpu-bind": ("quiet", "q", "none", "no"), "mpi": ("none",)}
@@ -14,9 +14,9 @@ GRAMMAR = Grammar(
     words_of(
         "chdir cpus-per-task cpu-bind exclude export job-name mem mem-per-cpu nodelist nodes ntasks"
         " ntasks-per-node tasks-per-node partition time comment gres gpus gpus-per-node constraint"
-        " input output error open-mode mpi exclusive"
+        " input output error open-mode mpi exclusive kill-on-bad-exit"
     ),
-    words_of("unbuffered overlap exact verbose quiet help no-requeue"),
+    words_of("unbuffered overlap exact verbose quiet help no-requeue label"),
     {
         letter: name for letter, name in SBATCH.short.items()
         if name not in ("array", "begin", "dependency", "error", "input", "output", "wait",
@@ -24,14 +24,16 @@ GRAMMAR = Grammar(
     } | {"u": "unbuffered", "l": "label", "K": "kill-on-bad-exit", "I": "immediate",
          "o": "output", "e": "error", "i": "input", "d": "dependency"},
     (SBATCH.refused - {"exclusive"}) | words_of(
-        "signal jobid multi-prog dependency array begin kill-on-bad-exit"
-        " immediate het-group bcast cpus-per-gpu"
+        "signal jobid multi-prog dependency array begin immediate"
+        " het-group bcast cpus-per-gpu"
     ),
-    words_of("label pty hold no-kill overcommit contiguous"),
+    words_of("pty hold no-kill overcommit contiguous"),
     optional=words_of("exclusive kill-on-bad-exit immediate nice"),
     instead={**SBATCH.instead, "pty": "`lbrun -t` gives the command a terminal"},
     kept=words_of("exclusive"),  # of a step it says something else than of a job
 )  # fmt: skip
+COUNTS = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS", "SLURM_TASKS_PER_NODE",
+          "SLURM_STEP_TASKS_PER_NODE")  # fmt: skip
 USAGE = "usage: srun [OPTIONS] COMMAND [ARG...]"
 
 
@@ -45,27 +47,20 @@ def run(words: list[str]) -> int:
         raise SlurmError("No command given to execute.")
     check_shape(given.values)
     is_step = bool(os.environ.get("SLURM_JOB_ID") and os.environ.get("LBD_JOB_ID"))
-    check_tasks(given.values, os.environ.get("SLURM_NTASKS", "1") if is_step else "1")
     check_as_it_is(given, is_step=is_step)
     if is_step:
         return step(given)
+    if (tasks := tasks_of(given.values)) > 1:
+        raise SlurmError(
+            f"--ntasks {tasks} is not supported by lbd outside a job of sbatch: srun starts one "
+            f"process here; use sbatch -n {tasks} --wait --wrap 'srun COMMAND'"
+        )
     words = lbrun_words(given)
     redirect(given.values, name_of(given))
     from lbd.client.lbrun import main
 
     main(["-q", *words, "--", *given.rest])
     return 1
-
-
-def check_tasks(values: dict[str, str], otherwise: str) -> None:
-    """It starts one process. Raises SlurmError."""
-    named = [one for one in ("ntasks", "ntasks-per-node", "tasks-per-node") if one in values]
-    count = values[named[0]] if named else otherwise
-    if tasks_of(values) > 1 or (not named and count != "1"):
-        raise SlurmError(
-            f"--ntasks {count} is not supported by lbd: srun starts one process; give it slots "
-            "with --ntasks=1 --cpus-per-task"
-        )
 
 
 def check_as_it_is(given: Given, *, is_step: bool) -> None:
@@ -85,17 +80,18 @@ def name_of(given: Given) -> str:
 
 
 def step(given: Given) -> int:
-    """It has what its job has."""
-    cpus = number_of(given.values, "cpus-per-task", 1)
-    slots = int(os.environ.get("LBD_SLOTS", "1"))
-    if cpus > slots:
-        raise SlurmError(f"--cpus-per-task {cpus}: the job has {slots}")
+    """It has what its job has. Raises SlurmError."""
+    cpus, tasks = check_size(given.values)
     for option in ("gres", "gpus", "gpus-per-node", "constraint", "export"):
-        if given.values.get(option, "ALL") != "ALL":
+        value = given.values.get(option, "ALL")
+        is_nothing = all(one == "none" or one.endswith(":0") for one in listed(value))
+        if value != "ALL" and not (option == "gres" and is_nothing):
             raise SlurmError(f"--{option} is not supported by lbd within a job: it has the job's")
     if given.values.get("nodelist", here := os.environ.get("LBD_HOST", "")) != here:
         raise SlurmError(f"--nodelist: within a job of lbd a step runs on the job's host, {here}")
-    os.environ["SLURM_STEP_ID"] = os.environ["SLURM_STEPID"] = "0"
+    os.environ["SLURM_STEP_ID"] = os.environ["SLURM_STEPID"] = str(next_number())
+    for variable in COUNTS:
+        os.environ[variable] = str(tasks)
     if "cpus-per-task" in given.values:
         os.environ["SLURM_CPUS_PER_TASK"] = str(cpus)
     if "chdir" in given.values:
@@ -104,10 +100,46 @@ def step(given: Given) -> int:
         except OSError as problem:
             raise SlurmError(f"{given.values['chdir']}: {problem.strerror}") from None
     if "exclusive" in given.values:
-        take_slots(cpus, slots)
-    redirect(given.values, name_of(given))
+        take_slots(cpus * tasks, slots_of_job())
+    label = "label" in given.plain
+    if tasks == 1 and not label:
+        redirect(given.values, name_of(given))
+        return become_task(given, 0)
+    from lbd.slurm.tasks import Tasks
+
+    redirect(given.values, name_of(given), own=False)
+
+    def become(rank: int) -> int:
+        redirect(given.values, name_of(given), rank, own=True)
+        return become_task(given, rank)
+
+    end_at_failure = given.values.get("kill-on-bad-exit", "0") != "0"
+    return Tasks(tasks, become, label=label, end_at_failure=end_at_failure).run()
+
+
+def check_size(values: dict[str, str]) -> tuple[int, int]:
+    """CPUs of a task, and tasks. Raises SlurmError."""
+    cpus, slots = number_of(values, "cpus-per-task", 1), slots_of_job()
+    named = [one for one in ("ntasks", "ntasks-per-node", "tasks-per-node") if one in values]
+    tasks = tasks_of(values if named else {"ntasks": os.environ.get("SLURM_NTASKS", "1")})
+    if cpus * tasks > slots:
+        of_job = "" if named or tasks == 1 else f"; the job has -n {tasks}: for one, write -n 1"
+        raise SlurmError(
+            f"--ntasks {tasks} --cpus-per-task {cpus} needs {cpus * tasks} slots, and the job has "
+            f"{slots}{of_job}"
+        )
+    return cpus, tasks
+
+
+def slots_of_job() -> int:
+    return int(os.environ.get("LBD_SLOTS", "1"))
+
+
+def become_task(given: Given, rank: int) -> int:
+    """Returns an exit status only if it cannot."""
     from lbd.launch.exec import become, exit_status_of, let_pipes_break
 
+    os.environ["SLURM_PROCID"] = os.environ["SLURM_LOCALID"] = str(rank)
     let_pipes_break()
     environment = {os.fsencode(name): os.fsencode(text) for name, text in os.environ.items()}
     failure = become([os.fsencode(word) for word in given.rest], environment)

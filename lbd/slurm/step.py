@@ -1,4 +1,4 @@
-"""A step of a job: its files, and its share of the job's slots.
+"""A step of a job: its number, its files, and its share of the job's slots.
 
 Steps with `--exclusive` share the slots among themselves without a daemon: one that has a slot has
 a lock of one byte of a file, the script, which each process of the job can open by its first
@@ -15,8 +15,26 @@ from lbd.slurm.options import SlurmError
 SCRIPT = "SLURM_LBD_SCRIPT"  # the script as a file: /proc/PID/fd/3
 TURN = 1 << 40  # far beyond the script's end, as is what follows it: one byte for each slot
 LOCK = "hhqqi"  # struct flock
+NUMBER = TURN - 1  # the byte whose lock is for counting steps
+STEPS_MAX = 1 << 30  # any time from 2004 on is more
 LOOK_S = 0.05
-PLACES = {"%": "%", "t": "0", "n": "0", "s": "0"}
+
+
+def next_number() -> int:
+    """Of a step of the job: 0, 1, and so on. The script's file, which nobody writes to, counts
+    them as its time of change."""
+    try:
+        script = os.open(os.environ.get(SCRIPT, ""), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        lock(script, NUMBER, wait=True)
+        changed_s = int(os.fstat(script).st_mtime)
+        number = changed_s if changed_s < STEPS_MAX else 0
+        os.utime(script, (number + 1, number + 1))
+        return number
+    finally:
+        os.close(script)
 
 
 def take_slots(count: int, slots: int) -> None:
@@ -49,9 +67,9 @@ def lock(file: int, byte: int, kind: int = fcntl.F_WRLCK, *, wait: bool = False)
     return True
 
 
-def redirect(values: dict[str, str], name: str) -> None:
+def redirect(values: dict[str, str], name: str, rank: int = 0, *, own: bool | None = None) -> None:
     """To and from the files of -i, -o and -e; errors go with the output unless they have one of
-    their own. Raises SlurmError."""
+    their own. `own`: only those of this task, or only those of all. Raises SlurmError."""
     mode = values.get("open-mode", "truncate")
     if mode not in ("append", "a", "truncate", "t"):
         raise SlurmError(f"Invalid --open-mode argument: {mode}")
@@ -61,9 +79,12 @@ def redirect(values: dict[str, str], name: str) -> None:
         ("output", writing, [1] if "error" in values else [1, 2]),
         ("error", writing, [2]),
     ):
-        if (given := values.get(option, "all")) == "all":
+        given = values.get(option, "all")
+        if option == "input" and rank and given == "all":
+            given = "none"
+        if given == "all" or own not in (None, is_own(option, given, name)):
             continue
-        path = os.devnull if given == "none" else file_name(option, given, name)
+        path = os.devnull if given == "none" else file_name(option, given, name, rank)
         try:
             file = os.open(path, flags, 0o666)
         except OSError as problem:
@@ -73,10 +94,16 @@ def redirect(values: dict[str, str], name: str) -> None:
         os.close(file)
 
 
-def file_name(option: str, text: str, name: str) -> str:
+def is_own(option: str, given: str, name: str) -> bool:
+    """Has each task its own? Each reads by itself what there is to read."""
+    return option == "input" or len({file_name(option, given, name, rank) for rank in (0, 1)}) > 1
+
+
+def file_name(option: str, text: str, name: str, rank: int = 0) -> str:
     """Raises SlurmError."""
-    job, step = os.environ.get("SLURM_JOB_ID", ""), "0"
-    known = PLACES | {"x": name, "N": os.environ.get("LBD_HOST", "")}
+    job, step = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_STEP_ID", "0")
+    known = {"%": "%", "t": str(rank), "n": "0", "s": step, "x": name}
+    known["N"] = os.environ.get("LBD_HOST", "")
     if job:  # of srun by itself it is not known yet
         known |= {
             "j": job, "J": f"{job}.{step}",

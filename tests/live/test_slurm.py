@@ -94,7 +94,7 @@ def test_dependencies_times_questions_and_cancelling(slurm, tmp_path):
 def test_steps_share_a_jobs_slots_and_a_requeued_job_appends(slurm, tmp_path):
     (tmp_path / "job.sh").write_text(
         "#!/bin/bash\n#SBATCH -n 2 --gpus-per-node=2 --open-mode=append -o log\n"
-        "echo $SLURM_GPUS_ON_NODE $SLURM_JOB_GPUS\n"
+        "echo $SLURM_GPUS_ON_NODE $SLURM_JOB_GPUS; srun -l printenv SLURM_PROCID >tasks\n"
         "for i in 1 2 3 4; do srun --exclusive -n1 --mpi=none -o step.%j.$i ./one & done; wait\n"
         "[ $SLURM_RESTART_COUNT = 1 ] || { scontrol requeue $SLURM_JOB_ID; sleep 60; }\n"
     )
@@ -106,6 +106,7 @@ def test_steps_share_a_jobs_slots_and_a_requeued_job_appends(slurm, tmp_path):
     one.chmod(0o755)
     job = slurm("sbatch", "--parsable", "--wait", "job.sh", cwd=tmp_path).strip()
     assert (tmp_path / "log").read_text() == "2 0,1\n" * 2
+    assert sorted((tmp_path / "tasks").read_text().splitlines()) == ["0: 0", "1: 1"]
     for number in range(1, 5):  # a third at the same time would have failed
         assert (tmp_path / f"step.{job}.{number}").read_text().startswith("in\n")
 

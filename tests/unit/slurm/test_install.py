@@ -43,10 +43,11 @@ def test_they_are_installed_with_the_options_to_be_ignored(tmp_path, monkeypatch
     )
     ignored = "partition,--mail-type,kill-on-invalid-dep"
     assert slurm_main(["install", "--ignore", ignored, str(tmp_path / "bin")]) == 0
-    assert "--account x (line 3), --nice are not supported" in refusal("")
-    assert refusal("account").endswith(
-        f"or set {LET_BE}=partition,mail-type,kill-on-invalid-dep,account,nice\n"
-    )
+    assert (
+        "--account x (line 3), --nice are not supported by lbd; for --nice N, use --priority=-N; "
+        f"take --account, --nice out, or set {LET_BE}=account,nice\n"
+    ) in refusal("")
+    assert refusal("account").endswith(f"or set {LET_BE}=account,nice\n")
 
 
 def test_what_a_job_needs_cannot_be_ignored_but_what_srun_alone_refuses(tmp_path, capsys):

@@ -21,8 +21,11 @@ JOB = Job(ROW)
 
 
 def words(*given, script="#!/bin/sh\n"):
-    typed = read(list(given), GRAMMAR)
-    return " ".join(lbrun_words(typed.over(in_script(script, "s.sh")), "s.sh"))
+    typed, faults = read(list(given), GRAMMAR), []
+    found = typed.over(in_script(script, "s.sh", faults))
+    if faults:
+        raise SlurmError("\n".join(faults))
+    return " ".join(lbrun_words(found, "s.sh"))
 
 
 @pytest.mark.parametrize(
@@ -140,6 +143,23 @@ def test_all_that_is_refused_is_named_in_one_message_with_the_variable_to_set(
     )
 
 
+def test_a_script_with_several_faults_has_a_line_for_each(tmp_path):
+    script = tmp_path / "job.sh"
+    script.write_text(
+        "#!/bin/sh\n#SBATCH --nodes=2\n#SBATCH --exclusive\n#SBATCH --gres=gpu:a100:1\n"
+        "#SBATCH --no-such-option\n#SBATCH -t soon\n"
+    )
+    with pytest.raises(SlurmError) as caught:
+        sbatch.run([str(script)])
+    assert [line[:33] for line in caught.value.lines] == [
+        "job.sh: line 5: unrecognized opti",
+        "--exclusive (line 3) is not suppo",
+        "job.sh: line 2: --nodes 2 is not ",
+        "job.sh: line 4: --gres gpu:a100:1",
+        "job.sh: line 6: Invalid --time sp",
+    ]
+
+
 def test_no_variable_is_offered_where_the_rest_would_not_be_what_was_wanted():
     with pytest.raises(SlurmError, match=r"^--start .*`lbctl job ID` says when a job begins$"):
         squeue.run(["--start"])
@@ -169,13 +189,9 @@ def test_a_signal_that_only_slurm_can_send_is_refused(signal):
         signal_words({"signal": signal})
 
 
-def test_a_step_is_one_process(monkeypatch):
-    monkeypatch.setenv("SLURM_JOB_ID", "1")
-    monkeypatch.setenv("LBD_JOB_ID", "1")
-    monkeypatch.setenv("SLURM_NTASKS", "3")
-    for given in ([], ["-n2"], ["--ntasks-per-node=3"]):
-        with pytest.raises(SlurmError, match=r"^--ntasks [23] is not supported by lbd"):
-            srun.run([*given, "true"])
+def test_srun_starts_several_processes_only_within_a_job():
+    with pytest.raises(SlurmError, match=r"^--ntasks 2 is .*use sbatch -n 2 --wait --wrap 'srun "):
+        srun.run(["-n2", "true"])
 
 
 def test_squeue_forgets_who_ended_some_minutes_ago(monkeypatch, capsys):
@@ -258,6 +274,24 @@ def test_a_job_that_waits_for_its_time_has_that_as_its_start():
     assert dict(scontrol.described(JOB, given))["StartTime"] == moment(160.0, "")
 
 
+def test_scontrol_names_whole_paths_and_when_a_running_job_ends_at_the_latest():
+    running = ROW | {"state": "running", "finished": None}
+    given = Job(running | {"directory": "/d", "output": "o.%a", "error": "/e", "timeout_s": 60.0})
+    shown = dict(scontrol.described(Job(running), given))
+    assert (shown["StdOut"], shown["StdErr"]) == ("/d/o.7", "/e")
+    assert shown["EndTime"] == moment(220.0, "")
+    assert dict(scontrol.described(Job(running), Job(running)))["EndTime"] == "Unknown"
+
+
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_each_command_has_a_version(option):
+    program = f"import sys; from lbd.slurm.program import run; sys.argv[1:] = ['{option}']; "
+    done = subprocess.run(
+        [sys.executable, "-c", program + "run('squeue')"], capture_output=True, text=True
+    )
+    assert (done.stdout, done.returncode) == ("slurm of lbd\n", 0)
+
+
 def test_times_and_sizes():
     assert elapsed(93784) == "1-02:03:04"
     assert [short_elapsed(n) for n in (5, 65, 3665, 93784)] == [
@@ -311,8 +345,9 @@ def test_fields_of_sacct(capsys):
     fields = sacct.fields_of(given.values["format"])
     sacct.put(given, [sacct.FIELDS[name][1](JOB) for name, _ in fields], fields)
     assert capsys.readouterr().out == "12_7|FAILED|0:9|3600\n"
-    with pytest.raises(SlurmError, match="MaxRSS"):
-        sacct.fields_of("JobID,MaxRSS")
+    assert [sacct.FIELDS[name][1](JOB) for name, _ in sacct.fields_of("MaxRSS,ReqMem")] == ["", ""]
+    with pytest.raises(SlurmError, match="AveDiskRead"):
+        sacct.fields_of("JobID,AveDiskRead")
     with pytest.raises(SlurmError, match="--format: State%x: not a width"):
         sacct.fields_of("JobID%-5,State%x")
 

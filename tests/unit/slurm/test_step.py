@@ -1,8 +1,9 @@
-"""A step of a job: its files, and its share of the job's slots."""
+"""A step of a job: its number, its tasks, its files, and its share of the job's slots."""
 
 import contextlib
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ import pytest
 from lbd.slurm.options import LET_BE, SlurmError
 from lbd.slurm.step import SCRIPT, TURN, file_name, lock
 
-STEP = [sys.executable, "-c", "import sys; from lbd.slurm.srun import run; run(sys.argv[1:])"]
+STEP = [sys.executable, "-c", "from lbd.slurm.program import run; run('srun')"]
 JOB = {"SLURM_JOB_ID": "12_7", "LBD_JOB_ID": "12_7", "LBD_SLOTS": "2", "LBD_HOST": "h2",
        "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "7"}  # fmt: skip
 
@@ -31,7 +32,11 @@ def step(*words):
 
 
 def status_of(*words):
-    return subprocess.run([*STEP, *words], check=False).returncode
+    return done(*words).returncode
+
+
+def done(*words, **options):
+    return subprocess.run([*STEP, *words], capture_output=True, text=True, check=False, **options)
 
 
 @contextlib.contextmanager
@@ -85,3 +90,71 @@ def test_names_of_files(job, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID")
     with pytest.raises(SlurmError, match=r"^--output %j: %j is not supported by lbd here$"):
         file_name("output", "%j", "fit")
+
+
+def test_a_step_has_a_process_for_each_of_its_tasks(job, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+    script = (
+        "cat; echo $SLURM_PROCID $SLURM_LOCALID $SLURM_NTASKS $SLURM_NPROCS; exit $SLURM_PROCID"
+    )
+    ran = done("-l", "sh", "-c", script, input="in\n")
+    assert sorted(ran.stdout.splitlines()) == ["0: 0 0 2 2", "0: in", "1: 1 1 2 2"]
+    assert (ran.returncode, ran.stderr) == (1, "srun: error: h2: task 1: Exited with exit code 1\n")
+    ran = done("-n1", "--label", "sh", "-c", script + "; echo none >&2", input="")
+    assert (ran.stdout, ran.returncode) == ("0: 0 0 1 1\n", 0)
+    assert status_of("-n1", "-K", "--gres=gpu:0", "true") == 0
+    assert status_of("-n1", "--gres=none", "true") == 0
+    assert status_of("-n1", "--gres=gpu:1,x:0", "true") == 1
+    ran = done(
+        "-D", tmp_path, "-o", "both", "-e", "own.%t", "sh", "-c", script + "; : >&2", input=""
+    )
+    assert sorted((tmp_path / "both").read_text().splitlines()) == ["0 0 2 2", "1 1 2 2"]
+    assert {"own.0", "own.1"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_more_tasks_than_slots_are_refused_by_what_asked_for_them(job, monkeypatch):
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+    said = "srun: error: --ntasks 2 --cpus-per-task 2 needs 4 slots, and the job has 2"
+    assert done("-n2", "-c2", "true").stderr == f"{said}\n"
+    assert done("-c2", "true").stderr == f"{said}; the job has -n 2: for one, write -n 1\n"
+
+
+@pytest.mark.parametrize("whose", ["step", "group"])
+def test_a_signal_reaches_each_task_once(job, tmp_path, whose):
+    """One of the job's group, too; the step is not its first process."""
+    script = (
+        "import os, signal\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [10, 12])\n"
+        "os.write(1, b'ready\\n')\n"
+        "while (got := signal.sigwait([10, 12])) == 10: os.write(1, b'got\\n')\n"
+    )
+    shell = ["sh", "-c", 'trap : USR1 USR2; "$@" & echo $!; wait $!; wait $!; wait $!', "sh"]
+    words = [*shell, *STEP, "-n2", sys.executable, "-c", script]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, process_group=0) as ran:
+        try:
+            pid = int(ran.stdout.readline())
+            send, to = (os.kill, pid) if whose == "step" else (os.killpg, ran.pid)
+            assert [ran.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+            send(to, signal.SIGUSR1)
+            assert [ran.stdout.readline() for _ in range(2)] == ["got\n"] * 2
+            send(to, signal.SIGUSR2)
+            assert ran.stdout.read() == ""
+        finally:
+            os.killpg(ran.pid, signal.SIGKILL)
+
+
+def test_a_failure_ends_the_other_tasks_if_that_is_asked_for(job):
+    script = "[ $SLURM_PROCID = 0 ] && exit 3; exec sleep 1000"
+    ran = done("-n2", "-K", "sh", "-c", script)
+    assert ran.returncode == 128 + signal.SIGTERM
+    assert ran.stderr == (
+        "srun: error: h2: task 0: Exited with exit code 3\nsrun: error: h2: task 1: Terminated\n"
+    )
+
+
+def test_steps_are_numbered(job, tmp_path):
+    said = [done("-n1", "-o", f"{tmp_path}/%J.%s", "printenv", "SLURM_STEP_ID") for _ in range(3)]
+    assert [ran.returncode for ran in said] == [0, 0, 0]
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        f"12_7.{number}.{number}": f"{number}\n" for number in range(3)
+    }

@@ -1,0 +1,135 @@
+"""The tasks of a step: a process each, on this host.
+
+They stay in the job's process group, whose signals reach them there. We leave it: a signal that
+comes to us was meant for us alone, and each task gets it once.
+"""
+
+import os
+import select
+import signal
+
+from lbd.slurm.options import SlurmError
+
+TYPE_CHECKING = False  # as in typing, which takes a while to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+             signal.SIGTERM)  # fmt: skip
+KILL_S = 5.0  # after SIGTERM, for what goes on
+RECEIVED = 1 << 16  # also the longest line that gets one label
+
+
+class Tasks:
+    """`become(rank)` is called in the child, and returns an exit status if it cannot."""
+
+    def __init__(
+        self, count: int, become: "Callable[[int], int]", *, label: bool, end_at_failure: bool
+    ) -> None:
+        self.count, self.become = count, become
+        self.label, self.end_at_failure = label, end_at_failure
+        self.ranks: dict[int, int] = {}  # by process id; those that run
+        self.lines: dict[int, tuple[bytes, int]] = {}  # by pipe: label, and where they go
+        self.begun: dict[int, bytes] = {}  # by pipe: a line without its end
+        self.status = 0
+
+    def run(self) -> int:
+        """Returns the highest exit status."""
+        heard = [one for one in PASSED_ON if signal.getsignal(one) is not signal.SIG_IGN]
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+        for rank in range(self.count):
+            self.begin(rank, before)
+        if os.getpgrp() != os.getpid():
+            os.setpgid(0, 0)
+        for number in heard:
+            signal.signal(number, lambda number, _: self.send(number))
+        signal.signal(signal.SIGALRM, lambda _, __: self.send(signal.SIGKILL))
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self.watch()
+        return self.status
+
+    def begin(self, rank: int, mask: "set[int | signal.Signals]") -> None:
+        pipes = [(*os.pipe(), to) for to in (1, 2)] if self.label else []
+        pid = os.fork()
+        if not pid:
+            self.be_task(rank, pipes, mask)
+        self.ranks[pid] = rank
+        for reader, writer, to in pipes:
+            os.close(writer)
+            label = f"{rank:0{len(str(self.count - 1))}}: "
+            self.lines[reader], self.begun[reader] = (label.encode(), to), b""
+
+    def be_task(
+        self, rank: int, pipes: list[tuple[int, int, int]], mask: "set[int | signal.Signals]"
+    ) -> None:
+        """Never returns."""
+        status = 1
+        try:
+            for _, writer, to in pipes:
+                os.dup2(writer, to)
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            status = self.become(rank)
+        except SlurmError as problem:
+            complain(str(problem))
+        finally:
+            os._exit(status)
+
+    def watch(self) -> None:
+        """Until all have ended, and what they wrote is written."""
+        ends = {os.pidfd_open(pid): pid for pid in self.ranks}
+        poll = select.poll()
+        for file in (*ends, *self.lines):
+            poll.register(file, select.POLLIN)
+        ready: list[tuple[int, int]] = []
+        while self.ranks or ready:
+            ready = poll.poll(None if self.ranks else 0)
+            for file, _ in ready:
+                if file in ends:
+                    poll.unregister(file)
+                    self.end(ends[file])
+                elif not self.put(file):
+                    poll.unregister(file)
+        for file, text in self.begun.items():
+            if text:
+                self.write(file, text + b"\n")
+
+    def end(self, pid: int) -> None:
+        rank = self.ranks.pop(pid)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if not code:
+            return
+        how = f"Exited with exit code {code}" if code > 0 else signal.strsignal(-code)
+        complain(f"{os.environ.get('LBD_HOST', '')}: task {rank}: {how}")
+        self.status = max(self.status, code if code > 0 else 128 - code)
+        if self.end_at_failure:
+            self.end_at_failure = False
+            self.send(signal.SIGTERM)
+            signal.setitimer(signal.ITIMER_REAL, KILL_S)
+
+    def send(self, number: int) -> None:
+        for pid in self.ranks:
+            os.kill(pid, number)
+
+    def put(self, file: int) -> bool:
+        """Whole lines; returns whether there may be more."""
+        if not (data := os.read(file, RECEIVED)):
+            return False
+        text = self.begun[file] + data
+        end = text.rfind(b"\n") + 1
+        if not end and len(text) >= RECEIVED:
+            text, end = text + b"\n", len(text) + 1
+        self.begun[file] = text[end:]
+        self.write(file, text[:end])
+        return True
+
+    def write(self, file: int, text: bytes) -> None:
+        label, to = self.lines[file]
+        left = memoryview(b"".join(label + line for line in text.splitlines(keepends=True)))
+        while left:
+            left = left[os.write(to, left) :]
+
+
+def complain(text: str) -> None:
+    os.write(2, f"srun: error: {text}\n".encode(errors="replace"))
