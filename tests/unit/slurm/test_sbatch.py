@@ -1,8 +1,5 @@
 """Slurm's command lines: what becomes which option of lbrun, and what is refused by its name."""
 
-import subprocess
-import sys
-
 import pytest
 
 from lbd.slurm import sacct, sbatch, scancel, scontrol, squeue, srun
@@ -283,15 +280,6 @@ def test_scontrol_names_whole_paths_and_when_a_running_job_ends_at_the_latest():
     assert dict(scontrol.described(Job(running), Job(running)))["EndTime"] == "Unknown"
 
 
-@pytest.mark.parametrize("option", ["-V", "--version"])
-def test_each_command_has_a_version(option):
-    program = f"import sys; from lbd.slurm.program import run; sys.argv[1:] = ['{option}']; "
-    done = subprocess.run(
-        [sys.executable, "-c", program + "run('squeue')"], capture_output=True, text=True
-    )
-    assert (done.stdout, done.returncode) == ("slurm of lbd\n", 0)
-
-
 def test_times_and_sizes():
     assert elapsed(93784) == "1-02:03:04"
     assert [short_elapsed(n) for n in (5, 65, 3665, 93784)] == [
@@ -367,29 +355,6 @@ def test_signals_of_scancel_and_options_of_srun():
             srun.run(words)
 
 
-def test_they_start_without_what_is_heavy():
-    """Workflow managers call them again and again."""
-    heavy = "asyncio", "grpc", "google", "argparse"
-    probe = (
-        "import sys; from lbd.slurm import sacct, squeue, sbatch, scancel, program;"
-        f" print(*[name for name in {heavy!r} if name in sys.modules])"
-    )
-    said = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert said.stdout.split() == []
-
-
-@pytest.mark.parametrize("name", ["sbatch", "squeue", "scancel"])
-def test_what_is_run_by_the_hundred_imports_little(name):
-    heavy = {"dataclasses", "typing", "pathlib", "subprocess", "argparse", "asyncio", "inspect"}
-    program = (
-        f"import sys; sys.path[:0] = {sys.path!r}; sys.argv[1:] = ['--help']; import os;"
-        f"os._exit = lambda status: print(sorted({heavy!r} & sys.modules.keys()), status);"
-        f"from lbd.slurm.program import run; run({name!r})"
-    )
-    done = subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "[] 0", done
-
-
 @pytest.mark.parametrize(
     ("command", "name", "program"),
     [
@@ -406,11 +371,3 @@ def test_a_job_without_a_name_has_that_of_its_program(command, name, program):
 def test_no_command_of_another_user_reaches_the_terminal():
     job = Job(ROW | {"name": "", "command": ["/bin/a\x1b]0;b\nc"]})
     assert (job.name, job.program) == ("a?]0;b c", ("/bin/a?]0;b c",))
-
-
-def test_an_error_is_one_printable_line():
-    program = (
-        "import sys; from lbd.slurm.program import run; sys.argv[1:] = ['a\x1b\\nb']; run('sbatch')"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stderr == "sbatch: error: Unable to open file a? b: No such file or directory\n"
