@@ -261,11 +261,12 @@ def peer(item: Json, row: Json) -> Iterator[Check]:
         yield Check(name, FAULT, f"its clock is off from ours by {skew_s:+.1f} s", fix)
 
 
-def containment(reply: Json) -> Iterator[Check]:
+def containment(reply: Json, host: str) -> Iterator[Check]:
     """The keeper, and what holds a job's process tree together."""
     keeper, how = number(reply, "keeper"), text(reply, "containment")
     if keeper > 0:
-        yield Check("keeper", OK, f"process {keeper:.0f}{older(reply.get('keeper_version'))}")
+        since = older(reply.get("keeper_version"), host)
+        yield Check("keeper", OK, f"process {keeper:.0f}{since}")
     else:
         yield Check("keeper", FAULT, "not running: no job can start here", "restart lbd lbm")
     if how == "session":
@@ -282,14 +283,15 @@ def containment(reply: Json) -> Iterator[Check]:
         yield Check("containment", OK, f"{how}: all processes of a job end with it")
 
 
-def older(version: object) -> str:
+def older(version: object, host: str) -> str:
     """What is said of a keeper that an upgrade has left alone. None: the LBM does not know."""
     if version in (None, __version__):
         return ""
     release = f"lbd {version}" if version else "an earlier release"
     return (
-        f", of {release}, until the next boot; to have that of {__version__} now: `lbctl drain` "
-        "this host, `systemctl restart lbd-keeper` (which ends what runs here), `lbctl undrain`; "
+        f", of {release}, until the next boot; to have that of {__version__} now: "
+        f"`lbctl drain {host}`, `systemctl restart lbd-keeper` (which ends what runs here), "
+        f"`lbctl undrain {host}`; "
         "or stop `lbd up` and start it again"
     )
 

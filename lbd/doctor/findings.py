@@ -117,7 +117,7 @@ def check_lbm(daemons: Daemons) -> Iterator[Check]:
         return
     yield Check("LBM", OK, f"answers on {daemons.socket('lbm')}")
     yield version("LBM", text(reply, "version"))
-    yield from containment(reply)
+    yield from containment(reply, daemons.config.host.name)
     yield from limits(reply, daemons.config)
     if number(reply, "keeper") > 0:
         yield from keeper_state(int(number(reply, "keeper")))

@@ -190,13 +190,14 @@ def test_a_host_that_answers_is_not_behind_a_firewall(error, fix):
     ],
 )
 def test_a_keeper_that_an_upgrade_has_left_alone_is_said_to_be_old(version, says):
-    (found, *_) = containment({"keeper": 7, "containment": "cgroup2", **version})
+    (found, *_) = containment({"keeper": 7, "containment": "cgroup2", **version}, "h1")
     assert found.state == "ok"
     assert found.says.startswith(says)
-    assert ("systemctl restart lbd-keeper" in found.says) is (found.says != "process 7")
+    for command in ("systemctl restart lbd-keeper", "`lbctl drain h1`", "`lbctl undrain h1`"):
+        assert (command in found.says) is (found.says != "process 7")
 
 
 def test_fixes_are_commands_that_can_be_typed():
     assert fix_of("down", "h2") == "see `lbctl explain COMMAND`"
-    (_, held) = containment({"keeper": 7, "containment": "session"})
+    (_, held) = containment({"keeper": 7, "containment": "session"}, "h1")
     assert held.fix.startswith("give the keeper a writable cgroup")
