@@ -8,6 +8,7 @@ import os
 import select
 import signal
 
+from lbd.local.write_all import write_all
 from lbd.slurm.options import SlurmError
 
 TYPE_CHECKING = False  # as in typing, which takes a while to import
@@ -126,9 +127,7 @@ class Tasks:
 
     def write(self, file: int, text: bytes) -> None:
         label, to = self.lines[file]
-        left = memoryview(b"".join(label + line for line in text.splitlines(keepends=True)))
-        while left:
-            left = left[os.write(to, left) :]
+        write_all(to, b"".join(label + line for line in text.splitlines(keepends=True)))
 
 
 def complain(text: str) -> None:
