@@ -4,7 +4,9 @@ Left out: what takes long. LBD_CONFORMANCE=all runs everything, and hush's suite
 """
 
 import os
+import re
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +22,8 @@ SLOW = {
     "tests/execscript", "tests/coproc.tests", "tests/varenv.tests", "tests/intl.tests",
 }  # fmt: skip
 ATTEMPTS = 3  # some scripts tell of process ids and races
+# Whether bash has noticed by then that a coprocess has ended: a race of its own (nameref11.sub).
+RACE = re.compile(rb"(?m)^.*\bRO_PID\b.*\n")
 # What is different, and why it may be.
 KNOWN = {
     "comm.tests": "a script whose first line names lbsh is shown by ps under its shell's name",
@@ -66,7 +70,11 @@ def test_every_script_does_what_it_does_in_the_shell(lab, sources, tmp_path, she
             outcomes(Run(sources / suite, sources / "tools", root, program, environment), different)
             for program, root in roots
         )
-        different = [script for script in different if plain[script] != ours[script]]
+        different = [
+            script
+            for script in different
+            if without_races(plain[script]) != without_races(ours[script])
+        ]
         if not different:
             break
     unexplained = {
@@ -75,6 +83,10 @@ def test_every_script_does_what_it_does_in_the_shell(lab, sources, tmp_path, she
         if script.name not in KNOWN
     }
     assert not unexplained
+
+
+def without_races(outcome):
+    return replace(outcome, output=RACE.sub(b"", outcome.output))
 
 
 def is_quick(script):

@@ -130,7 +130,7 @@ def test_a_job_holds_out_for_more_slots_also_under_the_next_dispatcher(lab):
     assert job(lab, wide)["slots"] == 4
 
 
-def test_what_runs_have_shown_is_shown_and_predicted_with(lab, short_dir):
+def test_what_runs_have_shown_is_shown_and_predicted_with(lab, short_dir, request):
     work = short_dir / "solve"
     work.write_text('#!/bin/sh\nsleep $(awk "BEGIN {print 2.4 / $LBD_SLOTS}")\n')
     work.chmod(0o755)
@@ -138,17 +138,19 @@ def test_what_runs_have_shown_is_shown_and_predicted_with(lab, short_dir):
     assert lab.run("h1", "lbctl", "wait", "--timeout", "60s", *names, timeout=90).returncode == 0
     blocks = [submit(lab, "-n", "4", "sleep", "300") for _ in range(2)]
     last = submit(lab, "-n", "1-4", work)
+    request.addfinalizer(lambda: lab.run("h1", "lbctl", "kill", *blocks, last))
     known = lab.wait_until(
         lambda: (found := job(lab, last)["speedup"]).get("runs") == 6 and found, "it is learnt"
     )
     assert known["source"] == "learnt"
-    assert known["parallelism_90"][0] > 2
-    assert 1.5 < known["work_s"] < 5
+    assert known["parallelism_90"][0] > 1
+    assert known["work_s"] > 1.5
     assert "speedup  A " in lab.run("h1", "lbctl", "job", last).stdout
     found = lab.lbctl_json("h1", "predict", "-n", "1-4", str(work))
     assert [one["slots"] for one in found["choices"]] == [1, 2, 3, 4]
     assert found["choices"][0]["begins_in_s"] > 0
-    assert found["choices"][3]["runs_s"] == pytest.approx(known["work_s"] / 4, rel=0.3)
+    assert found["choices"][0]["runs_s"] == pytest.approx(known["work_s"])
+    assert found["choices"][3]["runs_s"] < found["choices"][0]["runs_s"] / 1.5
     assert found["slots"] == [1, 4]
     assert set(found["picks"]) == {"AVG", "PRED", "BIAS", "HEUR"}
     shown = lab.run("h1", "lbctl", "predict", "-n", "1-4", "--speedup", "3,0.5", "--work", "1h")
