@@ -1,14 +1,11 @@
 """Slurm's command lines: what becomes which option of lbrun, and what is refused by its name."""
 
-import os
-import subprocess
-
 import pytest
 
 from lbd.slurm import sacct, sbatch, scancel, scontrol, squeue, srun
 from lbd.slurm.options import LET_BE, SlurmError, read
 from lbd.slurm.queue import SHOWN_S, Job, reason_of, state_of
-from lbd.slurm.sbatch import GRAMMAR, LAUNCH, in_script, lbrun_words, shebang, signal_words
+from lbd.slurm.sbatch import GRAMMAR, in_script, lbrun_words, shebang, signal_words
 from lbd.slurm.times import begin_text, elapsed, limit_s, memory_text, moment, short_elapsed
 from lbd.text.job_phrases import LAUNCHER
 
@@ -374,36 +371,3 @@ def test_a_job_without_a_name_has_that_of_its_program(command, name, program):
 def test_no_command_of_another_user_reaches_the_terminal():
     job = Job(ROW | {"name": "", "command": ["/bin/a\x1b]0;b\nc"]})
     assert (job.name, job.program) == ("a?]0;b c", ("/bin/a?]0;b c",))
-
-
-def launched(script, tmp_path, **variables):
-    """What a job with this script prints, where it runs."""
-    with open(tmp_path / "input", "wb") as file:
-        file.write(script)
-    with open(tmp_path / "input", "rb") as stdin:
-        return subprocess.run(
-            ["sh", "-c", f"interpreter=/bin/sh option= input=/dev/null signal= after=\n{LAUNCH}", "x"],
-            stdin=stdin, capture_output=True, check=False, text=True,
-            env={"PATH": os.environ["PATH"], "LBD_SLOTS": "1", "LBD_ATTEMPT": "1"} | variables,
-        )  # fmt: skip
-
-
-def test_nobody_puts_another_script_in_its_place(tmp_path):
-    """In a TMPDIR where everybody may write, somebody is quick: as soon as a file is there."""
-    shared, programs = tmp_path / "shared", tmp_path / "bin"
-    shared.mkdir()
-    programs.mkdir()
-    quick = programs / "cat"
-    quick.write_text(
-        '#!/bin/sh\n/bin/cat "$@"\nfor file in "$TMPDIR"/*; do [ -e "$file" ] || continue\n'
-        'rm "$file"; echo "echo swapped" >"$file"; done\n'
-    )
-    quick.chmod(0o755)
-    path = f"{programs}:{os.environ['PATH']}"
-    done = launched(b"#!/bin/sh\necho own\ncat\n", tmp_path, TMPDIR=str(shared), PATH=path)
-    assert (done.stdout, done.stderr) == ("own\n", "")
-
-
-def test_a_script_needs_no_room_for_temporary_files(tmp_path):
-    done = launched(b"#!/bin/sh\necho own\n", tmp_path, TMPDIR=str(tmp_path / "away"))
-    assert (done.stdout, done.stderr) == ("own\n", "")
