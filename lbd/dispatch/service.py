@@ -126,7 +126,7 @@ class QueueService:
 
     async def _submit(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.SubmitRequest, data, context)
-        return (await self._submitted(asked, context)).SerializeToString()
+        return (await self._submitted(asked, len(data), context)).SerializeToString()
 
     async def _queue(self, data: bytes, context: "Context") -> None:
         if len(data) > WATCHED_BYTES:
@@ -135,7 +135,7 @@ class QueueService:
             )
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
         asked = await self._read(pb.SubmitRequest, data, context)
-        reply = await self._submitted(asked, context)
+        reply = await self._submitted(asked, len(data), context)
         await context.write(pb.JobsInfo(submitted=reply).SerializeToString())
         if reply.error:
             return
@@ -148,14 +148,16 @@ class QueueService:
             return await self._follow([reply.first], (host, watch.user), context)
         await self._watch_these(watch, context)
 
-    async def _submitted(self, asked: pb.SubmitRequest, context: "Context") -> pb.SubmitReply:
+    async def _submitted(
+        self, asked: pb.SubmitRequest, size_bytes: int, context: "Context"
+    ) -> pb.SubmitReply:
         """Refused in its reply; aborts the call if the ledger is another dispatcher's."""
         try:
             if (proven := await self._trust.caller(context)) not in ("", asked.origin):
                 raise LbdError(one_line(f"{proven} submits in the name of {asked.origin}"))
             # To its end, even if the caller is gone: what is in the ledger must be in the queue.
             who = await self._calls.host(context), asked.user
-            turn = self._calls.ordering(*who, alone=False) if asked.after else nullcontext()
+            turn = self._calls.submitting(*who, size_bytes, as_order=bool(asked.after))
             taking = asyncio.ensure_future(self._submissions.take_in(turn, asked))
             taking.add_done_callback(lambda done: done.cancelled() or done.exception())
             return await asyncio.shield(taking)
