@@ -29,6 +29,7 @@ from lbd.dispatch.watching import TooManyWatched, Watching, is_long
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.parsing import parsed
 from lbd.net.question import read
 from lbd.net.submitter import WATCHED_BYTES
 from lbd.net.transport import Trust
@@ -115,7 +116,7 @@ class QueueService:
 
     async def _hear(self, name: HostId, line: HostConnection, message: bytes) -> None:
         """Raises DecodeError, ValueError, KeyError."""
-        up = pb.WorkUp.FromString(message)
+        up = parsed(pb.WorkUp, message)
         spending = self._paces.seconds.spending(name) if up.HasField("heartbeat") else nullcontext()
         if await self._paces.reports_turn(name, len(up.reports), len(message), line):
             with spending:
