@@ -6,6 +6,7 @@ A call counts by what it brings and by what it is answered: whoever asks for lon
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, TypeVar
@@ -14,10 +15,13 @@ import grpc
 import grpc.aio
 
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
+from lbd.errors import LbdError
+from lbd.local.budget import Budget
 from lbd.local.call_rates import CallRates
 from lbd.local.time_share import TimeShares
 from lbd.local.turns import Turns
 from lbd.net.transport import HOST_HEADER, Trust
+from lbd.text.units import show_size
 
 if TYPE_CHECKING:  # generic in the stubs only
     from collections.abc import Awaitable, Callable
@@ -30,6 +34,9 @@ ORDER_S = 0.1  # that an order may take for nothing
 USER_SHARE = 0.25  # of our time; all users of a host have twice as much together
 LONG_AT_ONCE = 8  # questions of one host whose answers may be long
 LONG_OF_USER = 2  # and of one of its users: others' are not to wait for them
+# Of submissions until they are in the queue: each is held several times, as it came and as it is
+# read. A message may have 16 MiB.
+SUBMITTED_OF_USER, SUBMITTED_OF_HOST, SUBMITTED_OF_ALL = 32 << 20, 64 << 20, 256 << 20
 Answer = TypeVar("Answer")
 
 
@@ -48,6 +55,8 @@ class Calls:
         # An order waits for orders alone: how long a list is may be due to other users' jobs.
         self._orders_of_user = TimeShares(USER_SHARE, clock_s=clock_s)
         self._under_way = 0
+        self._submitted = Budget(SUBMITTED_OF_HOST, SUBMITTED_OF_ALL)
+        self._submitted_of_user = Budget(SUBMITTED_OF_USER, sys.maxsize)
 
     async def host(self, context: "Context") -> str:
         """Who calls; as it says itself where hosts prove nothing, as in a lab."""
@@ -128,3 +137,28 @@ class Calls:
                 finally:
                     taken_s = self._clock_s() - began_s - ORDER_S  # the disk has its part
                     self._orders_of_user.charge((host, user), min(CHARGED_S_MAX, max(0.0, taken_s)))
+
+    @contextlib.asynccontextmanager
+    async def submitting(
+        self, host: str, user: str, size_bytes: int, *, as_order: bool
+    ) -> AsyncIterator[None]:
+        """Around a submission, which may go on when its call has ended: so many bytes of each user
+        of a host, of each host and of all. `as_order`: it takes as long as one. Raises LbdError."""
+        held = (
+            (self._submitted_of_user, (host, user), f"{user} on {host} has", SUBMITTED_OF_USER),
+            (self._submitted, host, f"all users of {host} have", SUBMITTED_OF_HOST),
+        )
+        with contextlib.ExitStack() as stack:
+            for budget, key, whose, most in held:
+                if not budget.take(key, size_bytes):
+                    if budget.of(key) + size_bytes <= most:
+                        whose, most = "all hosts have", SUBMITTED_OF_ALL
+                    raise LbdError(
+                        f"{whose} too much on the way to the queue at once: the limit is "
+                        f"{show_size(most)}; try again later"
+                    )
+                stack.callback(budget.give_back, key, size_bytes)
+            async with (
+                self.ordering(host, user, alone=False) if as_order else contextlib.nullcontext()
+            ):
+                yield

@@ -29,6 +29,7 @@ from lbd.dispatch.watching import TooManyWatched, Watching, is_long
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.parsing import parsed
 from lbd.net.question import read
 from lbd.net.submitter import WATCHED_BYTES
 from lbd.net.transport import Trust
@@ -115,7 +116,7 @@ class QueueService:
 
     async def _hear(self, name: HostId, line: HostConnection, message: bytes) -> None:
         """Raises DecodeError, ValueError, KeyError."""
-        up = pb.WorkUp.FromString(message)
+        up = parsed(pb.WorkUp, message)
         spending = self._paces.seconds.spending(name) if up.HasField("heartbeat") else nullcontext()
         if await self._paces.reports_turn(name, len(up.reports), len(message), line):
             with spending:
@@ -126,7 +127,7 @@ class QueueService:
 
     async def _submit(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.SubmitRequest, data, context)
-        return (await self._submitted(asked, context)).SerializeToString()
+        return (await self._submitted(asked, len(data), context)).SerializeToString()
 
     async def _queue(self, data: bytes, context: "Context") -> None:
         if len(data) > WATCHED_BYTES:
@@ -135,7 +136,7 @@ class QueueService:
             )
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
         asked = await self._read(pb.SubmitRequest, data, context)
-        reply = await self._submitted(asked, context)
+        reply = await self._submitted(asked, len(data), context)
         await context.write(pb.JobsInfo(submitted=reply).SerializeToString())
         if reply.error:
             return
@@ -148,14 +149,16 @@ class QueueService:
             return await self._follow([reply.first], (host, watch.user), context)
         await self._watch_these(watch, context)
 
-    async def _submitted(self, asked: pb.SubmitRequest, context: "Context") -> pb.SubmitReply:
+    async def _submitted(
+        self, asked: pb.SubmitRequest, size_bytes: int, context: "Context"
+    ) -> pb.SubmitReply:
         """Refused in its reply; aborts the call if the ledger is another dispatcher's."""
         try:
             if (proven := await self._trust.caller(context)) not in ("", asked.origin):
                 raise LbdError(one_line(f"{proven} submits in the name of {asked.origin}"))
             # To its end, even if the caller is gone: what is in the ledger must be in the queue.
             who = await self._calls.host(context), asked.user
-            turn = self._calls.ordering(*who, alone=False) if asked.after else nullcontext()
+            turn = self._calls.submitting(*who, size_bytes, as_order=bool(asked.after))
             taking = asyncio.ensure_future(self._submissions.take_in(turn, asked))
             taking.add_done_callback(lambda done: done.cancelled() or done.exception())
             return await asyncio.shield(taking)

@@ -6,7 +6,14 @@ import pwd
 import time
 
 from lbd.config.access import UsersConfig
-from lbd.keeper.run_as import ROOT_UID, LocalUser, Standing, fault_of_account, why_closed
+from lbd.keeper.run_as import (
+    OF_SERVICES,
+    ROOT_UID,
+    LocalUser,
+    Standing,
+    fault_of_account,
+    why_closed,
+)
 from lbd.process.timed_cache import TimedCache
 
 KNOWN_S, AGING_S = 60.0, 30.0
@@ -64,7 +71,8 @@ class Gate:
     """Whom a keeper becomes, whatever its LBM says: it looks for itself. One that is not root can
     become nobody anyway."""
 
-    def __init__(self, packed: str) -> None:
+    def __init__(self, packed: str, spool: str) -> None:
+        """`spool`: where the LBM keeps outputs."""
         allow_root, min_uid, lbm_uid, *allow = packed.split("\n")
         self._lbm_uids = (ROOT_UID, os.geteuid(), int(lbm_uid))
         self.is_apart = int(lbm_uid) != os.geteuid()  # who started the keeper keeps it
@@ -72,6 +80,7 @@ class Gate:
             allow_root=allow_root == "1", min_uid=int(min_uid), allow=tuple(allow)
         )
         self.lbm_uid = int(lbm_uid)
+        self.spool = os.fsencode(spool)
         self._known: TimedCache[tuple[int, ...], str] = TimedCache(KNOWN_S)
 
     @property
@@ -84,6 +93,13 @@ class Gate:
 
     def takes_orders_of(self, uid: int) -> bool:
         return uid in self._lbm_uids
+
+    def lets_in(self, uid: int) -> bool:
+        """As far as that number goes, and its name; it looks in the user database."""
+        if uid >= self._users.min_uid:
+            return uid not in OF_SERVICES
+        account = find_account(uid)
+        return account is not None and not fault_of_account(self._users, account)
 
     def verdict(self, user: tuple[int, ...], now_s: float) -> str | None:
         """Why it does not let in uid, gid and groups, "" if it does; () is the keeper's own user.

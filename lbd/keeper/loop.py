@@ -274,7 +274,7 @@ class Keeper:
         elif tag == LIMIT:
             until_s = self._limits.set(name, job.pid, job.group, given, said_s)
             self._warden.lease(job.pid, until_s, job.group)
-        elif tag == TREAT:
+        elif tag == TREAT and (job.group or not job.ended):
             job.treated.become(int(given[NUMBER]), job.pid, job.group)
         elif tag == READ:
             found = is_read(unpack_wanted(given[WANTED]), job.pid, job.group)
@@ -367,11 +367,11 @@ def is_readable(sock: socket.socket) -> bool:
 
 def main(argv: list[str]) -> None:
     """argv: the listening descriptor, runtime_dir, auto or off, three times in seconds, gate, ports
-    to keep."""
-    descriptor, runtime_dir, cgroup, orphan_s, grace_s, silent_s, allowed, places = argv
+    to keep, the directory of outputs."""
+    descriptor, runtime_dir, cgroup, orphan_s, grace_s, silent_s, allowed, places, spool = argv
     listener = socket.socket(fileno=int(descriptor))
     listener.set_inheritable(False)
-    gate = Gate(allowed)
+    gate = Gate(allowed, spool)
     containment = Containment(runtime_dir, cgroup == "auto", gate.lbm_gid)
     containment.clear_leftovers()
     raise_descriptor_limit()

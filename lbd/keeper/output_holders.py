@@ -6,7 +6,8 @@ could fill the disk as often as the LBM empties the file. So while that disk is 
 whose processes write to which of its files, and a child of ours ends those that have one open.
 
 It believes the LBM as little as the rest of the keeper does: only files of the LBM's own account
-count, and neither root's processes nor those of the daemons' account.
+count, that are where the keeper was told outputs are, and only processes of users who may run
+commands here: neither root's, nor those of the daemons' account or of services.
 """
 
 import ctypes
@@ -21,6 +22,7 @@ from collections.abc import Set
 from contextlib import suppress
 from typing import NoReturn
 
+from lbd.keeper.gate import Gate
 from lbd.keeper.interpreter import die_with_keeper
 from lbd.keeper.limits.cgroups import kill_begun
 from lbd.keeper.limits.marked_processes import MarkLook
@@ -42,7 +44,8 @@ KCMP, KCMP_FILES = {"x86_64": 312, "aarch64": 272, "riscv64": 272}, 2  # kcmp(2)
 class OutputHolders:
     """Of one keeper: one child at a time looks for them."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
         self._handle, self._until_s = -1, 0.0
         self.pids: set[int] = set()
 
@@ -58,7 +61,7 @@ class OutputHolders:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             if (child := os.fork()) == 0:
-                _end_all(uid, paths.split(b"\0")[:PATHS_MAX], owner)
+                _end_all(uid, paths.split(b"\0")[:PATHS_MAX], owner, self._gate)
             self.pids = {child}
             self._handle, self._until_s = os.pidfd_open(child), time.monotonic() + 2 * LOOK_S
         except OSError:  # too many processes, or descriptors, just now: the LBM says it again
@@ -81,11 +84,13 @@ class OutputHolders:
         return True
 
 
-def _end_all(uid: int, paths: list[bytes], owner: int) -> NoReturn:
+def _end_all(uid: int, paths: list[bytes], owner: int, gate: Gate) -> NoReturn:
     """In the child."""
     with suppress(BaseException):
         die_with_keeper(ctypes.PyDLL(None))
-        files = {real for path in paths if (real := real_path(path, owner))}
+        files = {real for path in paths if (real := real_path(path, owner, gate.spool))}
+        if not files or not gate.lets_in(uid):
+            os._exit(0)
         began = {pid: task.started_ticks for pid, task in process_table.everybody().items()}
         theirs = [pid for pid in began if is_of(process_table.uid_of(pid), uid)]
         until_s = time.monotonic() + LOOK_S
@@ -112,8 +117,14 @@ def holds(pid: int, files: Set[bytes]) -> bool:
                             return True
         with open(f"/proc/{pid}/maps", "rb") as file:
             maps = file.read(MAPS_BYTES)
-        return any(file in maps for file in files)
+        return any(mapped(line) in files for line in maps.splitlines())
     return False
+
+
+def mapped(line: bytes) -> bytes:
+    """What a line of /proc/PID/maps says is mapped."""
+    words = line.split(None, 5)
+    return words[5] if len(words) > 5 else b""
 
 
 def is_one_of(task: str, descriptor: str, files: Set[bytes]) -> bool:
@@ -126,7 +137,7 @@ def is_one_of(task: str, descriptor: str, files: Set[bytes]) -> bool:
         with open(f"{task}/fdinfo/{descriptor}", "rb") as file:
             said = file.read(FDINFO_BYTES)
         if found == IO_URING and RING_FILES in said:  # else it was just in use
-            return any(file in said for file in files)
+            return any(line.endswith(b" " + file) for line in said.splitlines() for file in files)
         if found != IO_URING and not ON_THEIR_WAY.search(said):
             return False
         time.sleep(TRY_S)
@@ -150,9 +161,13 @@ def is_of(found: int, uid: int) -> bool:
     return False  # an account of its own
 
 
-def real_path(path: bytes, owner: int) -> bytes:
-    """As /proc shows it; b"" unless it is a file of that account."""
+def real_path(path: bytes, owner: int, spool: bytes) -> bytes:
+    """As /proc shows it; b"" unless it is a file of that account below `spool`, and no link leads
+    out of there: the directory that this is in is the daemons' account's."""
     real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    above, name = os.path.split(spool)
+    if not real.startswith(os.path.join(os.path.realpath(above), name, b"")):
+        return b""
     with suppress(OSError):
         found = os.lstat(real)
         if found.st_uid == owner and stat.S_ISREG(found.st_mode):

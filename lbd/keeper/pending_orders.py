@@ -61,7 +61,7 @@ class Beginnings:
         self._parent, self._containment = parent, parent.containment
         self.spares = Spares(parent, program)
         self.looks = UserLooks(parent, gate)
-        self.holders = OutputHolders()
+        self.holders = OutputHolders(gate)
         self._starting: dict[int, tuple[str, Spare]] = {}
 
     @property

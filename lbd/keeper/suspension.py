@@ -10,6 +10,7 @@ import signal
 from dataclasses import dataclass, field
 
 from lbd.keeper.stdin_watch import members
+from lbd.load import process_table
 
 AS_EVER, NICE_LOWEST, STAND_STILL = 0, 1, 2
 LOWEST = 19
@@ -21,7 +22,8 @@ class Treated:
     """How a job is treated now."""
 
     kind: int = AS_EVER
-    nices: dict[int, int] = field(default_factory=dict)  # as they were
+    # As they were: by process, when that began, and its nice value.
+    nices: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def is_still(self) -> bool:
@@ -34,19 +36,25 @@ class Treated:
         if kind == NICE_LOWEST:
             self._lower(members(leader, group))
         else:
-            self._restore()
+            self._restore(leader, group)
 
     def _lower(self, pids: list[int]) -> None:
         for pid in pids:
             with contextlib.suppress(OSError):
-                self.nices.setdefault(pid, os.getpriority(os.PRIO_PROCESS, pid))
-                os.setpriority(os.PRIO_PROCESS, pid, LOWEST)
+                if (task := process_table.task_of(pid)) is not None:
+                    before = task.started_ticks, os.getpriority(os.PRIO_PROCESS, pid)
+                    self.nices.setdefault(pid, before)
+                    os.setpriority(os.PRIO_PROCESS, pid, LOWEST)
 
-    def _restore(self) -> None:
-        for pid, nice in self.nices.items():
+    def _restore(self, leader: int, group: str) -> None:
+        """Of what is still of the job: a number may be another process's by now."""
+        before, self.nices = self.nices, {}
+        for pid in members(leader, group) if before else ():
+            began, nice = before.get(pid, (-1, LOWEST))
             with contextlib.suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, pid, nice)
-        self.nices = {}
+                task = process_table.task_of(pid)
+                if task is not None and task.started_ticks == began:
+                    os.setpriority(os.PRIO_PROCESS, pid, nice)
 
 
 def halt(leader: int, group: str, *, still: bool) -> None:

@@ -132,7 +132,8 @@ def common_steps(
     steps = [*placing(closed_fds)]
     steps += [(TRY_LIMIT, numbers(number, *limit)) for number, limit in taken]
     if nice:
-        steps.append((NICE, numbers(min(max(nice, -20), 19))))
+        # Before it becomes its user, so root may do it: no LBM has a command come before others.
+        steps.append((NICE, numbers(min(max(nice, 0), 19))))
     if becomes:
         steps += becoming(becomes)
     if no_new_privileges:

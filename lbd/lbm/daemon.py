@@ -230,7 +230,8 @@ class Lbm:
         self._home.files = files = QueuedFiles(config, self._as_user, queue)
         self._attempts = self._report.attempts = DispatcherLine(self._host, queue, files.run)
         questions, check = self._questions, partial(check_reader, self._host, trust)
-        one = HostQuestions(trust).handler
+        asked = HostQuestions(trust)
+        one = asked.message_handler
         logs = partial(serve_logs, check, self._attempts, looks_of_hosts())
         packs = partial(serve_files, check, files.store, self._attempts.spool)
         handlers = grpc.method_handlers_generic_handler(
@@ -239,16 +240,14 @@ class Lbm:
                 "Run": grpc.stream_stream_rpc_method_handler(self._run),
                 "Logs": grpc.unary_stream_rpc_method_handler(logs),
                 "Files": grpc.unary_stream_rpc_method_handler(packs),
-                "Jobs": one(lbm_pb2.JobsRequest.FromString, questions.jobs_for_peer, "jobs"),
-                "Check": one(bytes, questions.checks.for_peer),
-                "Stats": one(lbm_pb2.StatsRequest.FromString, questions.usage.stats, "stats"),
-                "Command": one(lbm_pb2.CommandRequest.FromString, questions.commands.of_own),
-                "Past": one(lbm_pb2.PastRequest.FromString, questions.usage.past, "past"),
-                "Lines": one(lbm_pb2.LinesRequest.FromString, questions.lines.for_peer, "lines"),
-                "Owners": one(lbm_pb2.OwnersRequest.FromString, questions.owners.for_peer),
-                "History": one(
-                    lbm_pb2.HistoryRequest.FromString, questions.usage.history, "history"
-                ),
+                "Jobs": one(lbm_pb2.JobsRequest, questions.jobs_for_peer, "jobs"),
+                "Check": asked.handler(bytes, questions.checks.for_peer),
+                "Stats": one(lbm_pb2.StatsRequest, questions.usage.stats, "stats"),
+                "Command": one(lbm_pb2.CommandRequest, questions.commands.of_own),
+                "Past": one(lbm_pb2.PastRequest, questions.usage.past, "past"),
+                "Lines": one(lbm_pb2.LinesRequest, questions.lines.for_peer, "lines"),
+                "Owners": one(lbm_pb2.OwnersRequest, questions.owners.for_peer),
+                "History": one(lbm_pb2.HistoryRequest, questions.usage.history, "history"),
             },
         )
         self._server = transport.bind(

@@ -10,6 +10,7 @@ import lbd
 from lbd.config.schema import Config
 from lbd.keeper.gate import pack_gate
 from lbd.keeper.kept_ports import pack_places
+from lbd.lbm.paths import spool_root
 from lbd.local.socket_file import bind_unix
 from lbd.trust.files import host_files
 
@@ -54,6 +55,7 @@ def keeper_command(listener: socket.socket, path: Path, config: Config, lbm_uid:
         str(config.up.watchdog_s),
         pack_gate(config.users, lbm_uid),
         places_of(config),
+        spool_root(config.host.state_dir),
     ]
 
 

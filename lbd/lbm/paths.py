@@ -20,6 +20,11 @@ def workdir_root(config: Config) -> str:
     return config.stage.root or default
 
 
+def spool_root(state_dir: str) -> str:
+    """Of the outputs of the queue's attempts."""
+    return os.path.join(state_dir, "spool")
+
+
 def job_numbers(state_dir: Path) -> "itertools.count[int]":
     """Numbers no job of this host has had: a block is reserved on disk at each start."""
     path = state_dir / "next_job"

@@ -8,6 +8,7 @@ then: the rest of that frame is read and dropped, so that the client gets to hea
 import asyncio
 import socket
 import time
+from itertools import groupby
 from typing import Protocol
 
 from lbd.local import client_tags as tags
@@ -33,6 +34,7 @@ Frame = tuple[bytes, bytes]
 def latest(received: list[Frame]) -> list[Frame]:
     """What a client has sent at once, without what is overtaken: of several signals with one number
     the last, as of those that wait for a process. So nobody can keep another host busy with them.
+    What was typed is one frame, however small its pieces.
     """
     if len(received) == 1:
         return received
@@ -41,7 +43,15 @@ def latest(received: list[Frame]) -> list[Frame]:
         key = (tag, body) if tag == tags.SIGNAL else tag if tag in STATES else number
         found.pop(key, None)
         found[key] = tag, body
-    return list(found.values())
+    joined: list[Frame] = []
+    for typed, some in groupby(found.values(), is_typed):
+        run = list(some)
+        joined += [(tags.INPUT, b"".join(body for _, body in run))] if typed else run
+    return joined
+
+
+def is_typed(frame: Frame) -> bool:
+    return frame[0] == tags.INPUT and frame[1] != b""
 
 
 class Share:

@@ -18,6 +18,7 @@ from lbd.errors import PeerError
 from lbd.lim.core import messages as m
 from lbd.model import NO_FACTS, Closed, Facts, HostId, JobId, LoadVector, Needs, Queues, Verdict
 from lbd.net.gen import lim_pb2 as pb
+from lbd.net.parsing import parsed
 from lbd.text.host_name import is_address_name, is_host_name
 from lbd.text.needs_words import needs_text, read_facts, read_needs_text, resources_text
 
@@ -32,6 +33,7 @@ CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # by so much our clock may be behind
 LOAD_MAX = 1e9  # tasks
 OWNERS_OUT = {"away": 1, "here": 2}
 OWNERS_IN = {number: owner for owner, number in OWNERS_OUT.items()}
+SETTINGS_HOSTS = 1 << 11  # so many hosts take as much as the settings
 MORE_BYTES_MAX = 1 << 10  # of fields that are not known here
 SCOPE = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # of an IPv6 address: the name of an interface
 
@@ -76,7 +78,7 @@ def decode(data: bytes, hosts_max: int = m.SLOTS_MAX, kinds: Collection[str] = (
     """Raises PeerError on anything that is not a message of ours in every part, names more hosts
     than that, or is none of these `kinds`, if there are any: nothing of it is looked at then."""
     try:
-        envelope = pb.LimMessage.FromString(data)
+        envelope = parsed(pb.LimMessage, data, *most_in(hosts_max))
     except DecodeError as problem:
         raise PeerError(f"not a LIM message: {problem}") from problem
     kind = envelope.WhichOneof("body")
@@ -92,6 +94,11 @@ def decode(data: bytes, hosts_max: int = m.SLOTS_MAX, kinds: Collection[str] = (
         incarnation=count(envelope.incarnation, "incarnation"),
         body=READERS[kind](envelope),
     )
+
+
+def most_in(hosts_max: int) -> tuple[int, int]:
+    """Fields, and messages: of each host, of which some are loads of its site, and the settings."""
+    return 64 * (hosts_max + SETTINGS_HOSTS), 16 * (hosts_max + SETTINGS_HOSTS)
 
 
 def hosts_in(envelope: pb.LimMessage, kind: str) -> int:

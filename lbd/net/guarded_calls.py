@@ -49,6 +49,7 @@ READ_AT_ONCE = 4
 READ_SHARED = 32  # of all, beyond the first of each: nobody is kept from being read
 READ_S = 30.0  # for the longest message over a slow line
 IN_HAND_BYTES = 128 << 20  # of requests whose calls go on
+IN_HAND_OF_ALL_BYTES = 1 << 30  # of all callers
 # Of answers until they are sent, and as much of what streams of answers send: outputs that are not
 # read keep nobody of the same host from asking. gRPC has a copy of each, and what the allocator
 # keeps beside them is as much again: this times four is what one host can have of the daemon.
@@ -73,7 +74,10 @@ class TooMuch(LbdError):
 def take(budget: Budget, asker: str, amount: int, what: str) -> None:
     """Raises TooMuch."""
     if not budget.take(asker, amount):
-        raise TooMuch(f"{asker} has {budget.each} {what} here; try again later")
+        has = f"{asker} has {budget.each}"
+        if budget.of(asker) + amount <= budget.each:
+            has = f"all hosts have {budget.total}"
+        raise TooMuch(f"{has} {what} here; try again later")
 
 
 @contextmanager
@@ -147,7 +151,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
         self._known: dict[str, Handler] = {}  # of methods that there are
         self._calls = Budget(CALLS_MAX, sys.maxsize)
         self._streams = Budget(STREAMS_MAX, sys.maxsize)
-        self._in_hand = BudgetOfRequests(IN_HAND_BYTES, sys.maxsize)
+        self._in_hand = BudgetOfRequests(IN_HAND_BYTES, IN_HAND_OF_ALL_BYTES)
         self._unread = Budget(UNREAD_BYTES, sys.maxsize)
         self._unread_of_streams = Budget(UNREAD_BYTES, sys.maxsize)
         self._turns = Turns(READ_AT_ONCE, READ_SHARED)

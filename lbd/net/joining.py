@@ -10,6 +10,7 @@ import hashlib
 import socket
 import ssl
 from dataclasses import dataclass
+from functools import partial
 
 import grpc
 
@@ -17,6 +18,7 @@ from lbd import __version__
 from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
 from lbd.model import target_of
 from lbd.net.gen import trust_pb2 as pb
+from lbd.net.parsing import parsed_answer
 from lbd.text.host_name import is_host_name
 from lbd.trust import certificates
 from lbd.trust.authority import verified
@@ -147,7 +149,7 @@ def ask(
         call = channel.unary_unary(
             METHOD,
             request_serializer=pb.JoinRequest.SerializeToString,
-            response_deserializer=pb.JoinReply.FromString,
+            response_deserializer=partial(parsed_answer, pb.JoinReply),
         )
         try:
             reply: pb.JoinReply = call(request, timeout=TIMEOUT_S)

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError, Message
 
 from lbd.errors import Unavailable
 from lbd.net.details import in_plain_words
+from lbd.net.parsing import parsed
 
 if TYPE_CHECKING:  # generic in the stubs only
     from lbd.net.transport import Metadata
@@ -68,6 +69,6 @@ class Aborting(Protocol):
 async def read(kind: type[Parsed], data: bytes, context: Aborting) -> Parsed:
     """The message, or the call is aborted."""
     try:
-        return kind.FromString(data)
+        return parsed(kind, data)
     except DecodeError:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not a {kind.__name__}")

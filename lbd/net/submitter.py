@@ -10,6 +10,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from lbd.net.gen import dispatch_pb2, lbm_pb2
+from lbd.net.parsing import parsed
 from lbd.text.one_line import one_line
 
 # Of a submission by `Queue`: the dispatcher holds it for as long as that call lasts.
@@ -33,12 +34,10 @@ def request_in(spec: dispatch_pb2.StoredSpec) -> lbm_pb2.RunRequest | None:
     staged, plain = spec.staged_request, spec.run_request  # each look is a copy
     if staged and plain:
         return None
-    request = lbm_pb2.RunRequest()
     try:
-        request.ParseFromString(staged or plain)
+        return parsed(lbm_pb2.RunRequest, staged or plain)
     except DecodeError:
         return None
-    return request
 
 
 def contradiction(request: lbm_pb2.RunRequest, submitter: Submitter) -> str:

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from lbd.errors import LbdError, PeerError, Unavailable
 from lbd.net.gen import trust_pb2 as pb
+from lbd.net.parsing import parsed_answer
 from lbd.net.question import Unanswered, ask
 from lbd.net.tls import LOOK_S, Tls
 from lbd.net.transport import Peers
@@ -157,9 +158,10 @@ class Upkeep:
         """Raises Unavailable, or PeerError for a refusal."""
         channel, data = self._peers.channel(name, target), asked.SerializeToString()
         try:
-            return reply.FromString(
-                await ask(channel, f"/{SERVICE}/{method}", data, self._peers.metadata, TIMEOUT_S)
+            answer = await ask(
+                channel, f"/{SERVICE}/{method}", data, self._peers.metadata, TIMEOUT_S
             )
+            return parsed_answer(reply, answer)
         except Unanswered as problem:
             refused = problem.code in REFUSALS
             raise (PeerError if refused else Unavailable)(f"{name}: {problem}") from None

@@ -1,8 +1,9 @@
 """`sbatch`: a script into the queue.
 
 The script goes along as the job's input, so it may change or vanish once it is submitted. Where the
-job runs, a few lines of `sh` write it to a file, set SLURM_…, and run it with an empty standard
-input. They are in a variable, so that `lbctl jobs` shows the script's name and not them.
+job runs that is a file without a name, which nobody else can put another in place of: a few lines
+of `sh` keep it as descriptor 3, set SLURM_…, and run it with an empty standard input. They are in a
+variable, so that `lbctl jobs` shows the script's name and not them.
 """
 
 import os
@@ -96,9 +97,11 @@ if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
     SLURM_GPUS_ON_NODE=$(IFS=,; set -- $SLURM_JOB_GPUS; echo $#)
     export SLURM_GPUS_ON_NODE
 fi
-script=$(mktemp) && cat >"$script" || exit 1
-exec 3<"$script"
-rm -f "$script"
+exec 3<&0
+if ! [ -f /dev/fd/3 ]; then
+    echo "sbatch: the input of this job is not its script; submit it again" >&2
+    exit 1
+fi
 export SLURM_LBD_SCRIPT="/proc/$$/fd/3"
 early=${signal:+timeout --foreground --preserve-status -s $signal $after}
 exec $early "$interpreter" ${option:+"$option"} /dev/fd/3 "$@" <"$input"

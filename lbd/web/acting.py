@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from urllib.parse import parse_qs
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from lbd.console.daemons import Daemons
 from lbd.console.job_acts import act
@@ -39,7 +39,7 @@ async def read_form(request: Request) -> dict[str, str]:
                 body += piece
                 if len(body) > FORM_BYTES_MAX:
                     raise Refused("form too long")
-    except TimeoutError:
+    except (TimeoutError, ClientDisconnect):
         raise Refused("the form was not received") from None
     return form_of(body)
 

@@ -1,10 +1,18 @@
 """What every request passes before anything else looks at it, and what every answer carries."""
 
+import logging
+import traceback
 from collections.abc import Collection
 
+from h11 import LocalProtocolError
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lbd.text.one_line import one_line
+
+log = logging.getLogger(__name__)
 
 TARGET_BYTES_MAX = 4096
 CONTENT_POLICY = (
@@ -64,7 +72,11 @@ class Guard:
         if scope["type"] != "http":
             return
 
+        has_begun = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -77,4 +89,19 @@ class Guard:
             response = PlainTextResponse(f"{refused[1]}\n", refused[0])
             await response(scope, receive, send_with_headers)
             return
-        await self._app(scope, receive, send_with_headers)
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except (ClientDisconnect, LocalProtocolError):
+            return  # nobody can be answered any more
+        except Exception as problem:  # a request says in one line what went wrong
+            log.error("a %s request failed: %s", scope["method"], what_failed(problem))
+            if not has_begun:
+                response = PlainTextResponse("that did not work\n", 500)
+                await response(scope, receive, send_with_headers)
+
+
+def what_failed(problem: Exception) -> str:
+    """What, and where in the program."""
+    at = traceback.extract_tb(problem.__traceback__)[-1]
+    where = "/".join(at.filename.split("/")[-2:])
+    return f"{type(problem).__name__} at {where}:{at.lineno}: {one_line(str(problem), 200)}"

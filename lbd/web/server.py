@@ -105,7 +105,7 @@ class Web:
         )  # fmt: skip
         settings.load()
         server = WebServer(settings)
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # Guard says what fails
         logins = Logins(
             self._sessions, self.url, time.monotonic,
             os.geteuid() if self._connector is None else None,

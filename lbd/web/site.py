@@ -60,6 +60,8 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 COOKIE = "lbd_session"
+# By TLS: a browser takes such a name only over TLS, and from no other name of this domain.
+SECURE_COOKIE = f"__Host-{COOKIE}"
 MARK = "shown"  # in the address of events: of the page that the browser has
 
 
@@ -70,9 +72,10 @@ class Site:
         """`is_secure`: by TLS, and not on loopback alone."""
         self._desk, self._streams, self._sessions = desk, streams, sessions
         self._is_secure = is_secure
+        self._cookie = SECURE_COOKIE if is_secure else COOKIE
 
     def viewer(self, request: Request) -> Viewer:
-        secret = request.cookies.get(COOKIE, "")
+        secret = request.cookies.get(self._cookie, "")
         found = self._sessions.find(secret, time.monotonic()) if secret else None
         if found is None or not (self._is_secure or self._is_theirs(request, found.user.uid)):
             return NOBODY
@@ -98,7 +101,7 @@ class Site:
             return message_page("Not signed in", text, NOBODY, 403)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(
-            COOKIE, secret, max_age=int(SESSION_S), httponly=True, samesite="strict",
+            self._cookie, secret, max_age=int(SESSION_S), httponly=True, samesite="strict",
             secure=self._is_secure,
         )  # fmt: skip
         return answer
@@ -109,7 +112,7 @@ class Site:
             return refused
         self._sessions.sign_out(viewer.key)
         answer = RedirectResponse("/", 303)
-        answer.delete_cookie(COOKIE)
+        answer.delete_cookie(self._cookie, httponly=True, samesite="strict", secure=self._is_secure)
         return answer
 
     async def _signed(self, request: Request) -> tuple[Viewer, Response | None]:

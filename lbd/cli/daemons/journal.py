@@ -13,7 +13,7 @@ import struct
 import sys
 
 from lbd.process.job_log import text_of
-from lbd.text.one_line import one_line
+from lbd.text.one_line import one_line, printable
 
 SOCKET = "/run/systemd/journal/socket"
 PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
@@ -90,10 +90,11 @@ def fields(record: logging.LogRecord) -> dict[str, str]:
         "CODE_FUNC": record.funcName or "",
     }
     if record.exc_info:
-        found["EXCEPTION"] = logging.Formatter().formatException(record.exc_info)
+        lines = logging.Formatter().formatException(record.exc_info).splitlines()
+        found["EXCEPTION"] = "\n".join(map(printable, lines))
     for name, value in vars(record).items():
         if name not in STANDARD and value:
-            found[f"LBD_{name.upper()}"] = str(value)
+            found[f"LBD_{name.upper()}"] = one_line(str(value), LINE_CHARS_MAX)
     return found
 
 

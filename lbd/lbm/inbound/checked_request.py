@@ -23,6 +23,7 @@ from lbd.lbm.session.request import (
 )
 from lbd.model import NO_NEEDS, HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
+from lbd.net.parsing import parsed
 from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.text.one_line import one_line
 
@@ -43,9 +44,8 @@ def read_run_request(
         raise PeerError(
             f"the request has {len(message)} bytes; lbm.max_request_bytes is {limit_bytes}"
         )
-    request = lbm_pb2.RunRequest()
     try:
-        request.ParseFromString(bytes(message))
+        request = parsed(lbm_pb2.RunRequest, bytes(message))
     except DecodeError:
         raise PeerError("the request is not a RunRequest") from None
     if fault := fault_of(request):

@@ -20,6 +20,7 @@ from lbd.lbm.inbound.checked_request import QUEUED_ID, fault_of
 from lbd.lbm.inbound.order_from_request import make_order
 from lbd.lbm.session.request import REQUEST_BYTES_MAX, SLOTS_MAX
 from lbd.net.gen import dispatch_pb2, lbm_pb2
+from lbd.net.parsing import parsed
 from lbd.net.submitter import Submitter, contradiction
 
 UNSAID = "its dispatcher is an older release that does not say whose it is; upgrade that host"
@@ -97,7 +98,7 @@ def read(run_request: bytes, submitter: Submitter | None) -> Common:
     if len(run_request) > REQUEST_BYTES_MAX:
         return Common(request, f"it has more than {REQUEST_BYTES_MAX} bytes")
     try:
-        request.ParseFromString(run_request)
+        request = parsed(lbm_pb2.RunRequest, run_request)
     except DecodeError:
         return Common(request, "not a RunRequest")
     request.job_id = "0"

@@ -14,7 +14,7 @@ Message = tuple[bytes, memoryview]  # tag, body
 # Come and not yet read, of one job: two outputs, as far as their windows allow, and some control
 # messages. Who sends more does not keep to the windows.
 INBOX_BYTES = 2 * (WINDOW_BYTES + PIECE_MAX_BYTES) + (1 << 20)
-MESSAGE_BYTES = 128  # what even an empty one takes
+MESSAGE_BYTES = 512  # what even an empty one takes
 TOO_MUCH_AHEAD = "more was sent ahead than allowed"
 
 

@@ -208,7 +208,7 @@ class Descriptor:
 
     # writing
 
-    async def write(self, data: bytes | memoryview) -> None:
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
         """All of it. Raises BrokenPipeError when nobody reads any more, OSError otherwise."""
         view = memoryview(data)
         while view:

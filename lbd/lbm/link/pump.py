@@ -30,6 +30,8 @@ CRUMB_BYTES = 1 << 14
 CRUMBS = 16
 LULL_S = 0.002
 GATHER_S = 0.001
+# What comes in small pieces is written in larger ones: each takes hundreds of bytes while it waits.
+JOINED_BYTES = 1 << 14
 UNREADABLE = (errno.EBADF, errno.EISDIR)
 
 
@@ -39,6 +41,14 @@ def errno_of(trouble: OSError) -> int:
 
 def trouble_of(number: int) -> OSError | None:
     return OSError(number, os.strerror(number)) if number else None
+
+
+def append_joined(queue: deque[bytes | bytearray | memoryview], data: bytes | memoryview) -> None:
+    last = queue[-1] if queue else b""
+    if isinstance(last, bytearray) and len(last) + len(data) <= JOINED_BYTES:
+        last += data
+    else:
+        queue.append(bytearray(data) if len(data) < JOINED_BYTES else data)
 
 
 class Source:
@@ -267,10 +277,10 @@ class Sink:
         self._descriptor = descriptor
         self._delivered = delivered
         self._gone = gone
-        self._queue: deque[bytes | memoryview] = deque()
+        self._queue: deque[bytes | bytearray | memoryview] = deque()
         self._queued_bytes = 0
         self._more = asyncio.Event()
-        self._current: bytes | memoryview = b""  # of which some may be written
+        self._current: bytes | bytearray | memoryview = b""  # of which some may be written
         self._current_from = 0
         self._is_turned = False
         self._idle = True
@@ -293,7 +303,7 @@ class Sink:
             self._queued_bytes += len(data)
             if self._queued_bytes > WINDOW_BYTES + PIECE_MAX_BYTES:
                 raise ValueError("more than its stream's window")
-            self._queue.append(data)
+            append_joined(self._queue, data)
         else:
             self._state.ended = True
         self._idle = False
@@ -368,7 +378,7 @@ class Sink:
         if not self._is_turned:
             self.close()
 
-    async def _write(self, piece: bytes | memoryview) -> None:
+    async def _write(self, piece: bytes | bytearray | memoryview) -> None:
         try:
             await self._descriptor.write(piece)
         except OSError as problem:

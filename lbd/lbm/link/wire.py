@@ -82,7 +82,10 @@ def pack_batch(messages: list[bytes]) -> bytes:
 
 
 def unpack(message: bytes) -> list[tuple[int, bytes, memoryview]]:
-    """(conversation, tag, body) of each message in one. Raises ValueError if one is cut short."""
+    """(conversation, tag, body) of each message in one. Raises ValueError if one is cut short.
+
+    Those of a batch are copies: whoever keeps one keeps no other part of it.
+    """
     whole = _unpack_one(memoryview(message))
     if whole[1] != BATCH:
         return [whole]
@@ -95,7 +98,7 @@ def unpack(message: bytes) -> list[tuple[int, bytes, memoryview]]:
             raise ValueError("a batch runs past its end")
         if len(found) == BATCH_MAX:
             raise ValueError(f"a batch of more than {BATCH_MAX} messages")
-        found.append(_unpack_one(view[at : at + size]))
+        found.append(_unpack_one(memoryview(bytes(view[at : at + size]))))
         at += size
     return found
 

@@ -26,6 +26,7 @@ from lbd.lbm.link.user_threads import Threads
 from lbd.lbm.session.replies import Follower, StdFds
 from lbd.net import release as wire
 from lbd.net.gen import lbm_pb2
+from lbd.net.parsing import parsed_answer
 from lbd.text.one_line import one_line
 
 FLUSH_S = 1.0
@@ -117,12 +118,12 @@ class RemoteRun:
                     self._early = await talk.read()
             tag, body = self._early.pop(0)
             if tag == tags.STARTED:
-                started = self._decoded(lbm_pb2.Started(), body)
+                started = self._decoded(lbm_pb2.Started, body)
                 started.note = one_line(started.note)
                 return started
             if tag == tags.REFUSED:
                 self._ended = True
-                refused = self._decoded(lbm_pb2.Refused(), body)
+                refused = self._decoded(lbm_pb2.Refused, body)
                 reason = one_line(refused.reason) or "refused without a reason"
                 declined = refused.phase in ("admission", "exec", "chdir", "directory", "user")
                 why = refused.phase, refused.errno, not declined, refused.full
@@ -137,15 +138,12 @@ class RemoteRun:
             f"lost contact with {self._host}: {one_line(bytes(body).decode(errors='replace'))}"
         )
 
-    def _decoded(self, message: Reply, body: memoryview) -> Reply:
-        """`message`, filled in. Raises LostContact if it is none."""
+    def _decoded(self, kind: type[Reply], body: memoryview) -> Reply:
+        """Raises LostContact if it is none."""
         try:
-            message.ParseFromString(bytes(body))
+            return parsed_answer(kind, bytes(body))
         except DecodeError:
-            raise LostContact(
-                f"protocol error from {self._host}: no {type(message).__name__}"
-            ) from None
-        return message
+            raise LostContact(f"protocol error from {self._host}: no {kind.__name__}") from None
 
     def ended_already(self) -> lbm_pb2.Ended | None:
         """The end, if it came with the start and nothing was printed: then no stream is needed."""
@@ -156,7 +154,7 @@ class RemoteRun:
 
     def _end(self, body: memoryview) -> lbm_pb2.Ended:
         self._ended = True
-        return self._decoded(lbm_pb2.Ended(), body)
+        return self._decoded(lbm_pb2.Ended, body)
 
     async def follow(self, listener: Follower | None) -> lbm_pb2.Ended:
         """Move the bytes until the command has ended and its output is handed over, with what was

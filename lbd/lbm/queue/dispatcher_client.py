@@ -24,6 +24,7 @@ from lbd.local.json_socket import JsonClient
 from lbd.local.time_share import TimeShares
 from lbd.model import target_of
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.parsing import parsed_answer
 from lbd.net.question import ChannelMayClose, Unanswered, ask
 from lbd.net.submitter import WATCHED_BYTES
 from lbd.net.transport import Peers
@@ -232,7 +233,7 @@ class DispatcherClient:
         await self._turn(user, len(data))
         try:
             answer = await ask(channel, SERVICE + method, data, self._peers.metadata, timeout_s)
-            reply = kind.FromString(answer)
+            reply = parsed_answer(kind, answer)
         except (Unanswered, DecodeError) as problem:
             raise self._unavailable(problem) from None
         self._user_rates.answered(user, len(answer), time.monotonic())
@@ -352,7 +353,7 @@ async def jobs_in(message: bytes, shares: TimeShares, host: str) -> pb.JobsInfo:
     """Raises DecodeError."""
     await shares.turn(host)
     with shares.spending(host):
-        return pb.JobsInfo.FromString(message)
+        return parsed_answer(pb.JobsInfo, message)
 
 
 def code_of(problem: Exception) -> grpc.StatusCode | None:

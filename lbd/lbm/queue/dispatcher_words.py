@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.parsing import parsed
 from lbd.text.one_line import one_line
 
 SAID_MAX = 100_000  # orders, and attempts named, in one message
@@ -28,7 +29,7 @@ class Ordered(Protocol):
 
 def read_down(message: bytes) -> pb.WorkDown:
     """Raises DecodeError, ValueError."""
-    down = pb.WorkDown.FromString(message)
+    down = parsed(pb.WorkDown, message, messages_max=2 * SAID_MAX)
     named = len(down.reply.renewed) + len(down.settled) + len(down.released)
     if named + len(down.stops) + len(down.starts) > SAID_MAX:
         raise ValueError(f"more than {SAID_MAX} orders at once")

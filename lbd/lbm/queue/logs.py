@@ -20,6 +20,7 @@ from lbd.lbm.inbound.checked_request import QUEUED_ID
 from lbd.lbm.queue.spool import Piece, Spool
 from lbd.local.rate_limit import Rates
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.parsing import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -61,9 +62,8 @@ async def serve_logs(
     check: "CheckReader", attempts: KnownAttempts, looks: Rates, data: bytes, context: "Context"
 ) -> None:
     reader = await check(context)
-    asked = pb.LogsRequest()
     try:
-        asked.ParseFromString(data)
+        asked = parsed(pb.LogsRequest, data)
         if not QUEUED_ID.fullmatch(asked.job):
             raise DecodeError
     except DecodeError:

@@ -12,6 +12,7 @@ from lbd.errors import Unavailable
 from lbd.lbm.session.cluster import Cluster
 from lbd.net.details import in_plain_words
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.parsing import parsed_answer
 from lbd.net.question import ChannelMayClose, Unanswered
 from lbd.net.transport import Peers
 
@@ -52,7 +53,7 @@ class OtherSpools:
             try:
                 with ChannelMayClose():
                     async for message in call:
-                        piece = pb.LogsPiece.FromString(message)
+                        piece = parsed_answer(pb.LogsPiece, message)
                         asked.output_at, asked.error_at = piece.output_at, piece.error_at
                         with cancelled_after(STALLED_S, call):
                             yield piece
@@ -72,7 +73,7 @@ class OtherSpools:
         try:
             with ChannelMayClose():
                 async for message in call:
-                    piece = pb.FilesPiece.FromString(message)
+                    piece = parsed_answer(pb.FilesPiece, message)
                     if piece.trouble:
                         raise NotKept(f"{host}: {piece.trouble}")
                     yield piece.data

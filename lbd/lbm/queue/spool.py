@@ -42,6 +42,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from lbd.lbm.paths import spool_root
 from lbd.lbm.queue.holes import Holes, TooMuch
 from lbd.lbm.queue.output_file import (
     ACCESS_LIST,
@@ -113,7 +114,7 @@ class Spool:
         limit_bytes: int,
         punch_hole: Callable[[int, int, int], None] = punch_hole,
     ) -> None:
-        self.root = Path(state_dir) / "spool"
+        self.root = Path(spool_root(state_dir))
         self.holes = Holes(limit_bytes, punch_hole)
         self._blanks: deque[tuple[int, str, int, str]] = deque(maxlen=BLANKS)  # of which account
         self._owners: dict[tuple[str, int], int] = {}

@@ -12,6 +12,7 @@ from lbd.errors import Unavailable
 from lbd.local.json_socket import JsonClient, Refusal
 from lbd.model import target_of
 from lbd.net import question
+from lbd.net.parsing import parsed_answer
 from lbd.net.transport import Peers
 from lbd.text.one_line import one_line
 
@@ -76,9 +77,9 @@ class Cluster:
             )
         channel, data = self.peers.channel(peer.name, peer.lbm), request.SerializeToString()
         try:
-            return reply.FromString(
-                await question.ask(channel, SERVICE + method, data, self.peers.metadata, timeout_s)
-            )
+            method = SERVICE + method
+            answer = await question.ask(channel, method, data, self.peers.metadata, timeout_s)
+            return parsed_answer(reply, answer)
         except question.Unanswered as problem:
             raise Unavailable(why_unanswered(problem, timeout_s)) from None
         except DecodeError:

@@ -7,6 +7,7 @@ that asks without end keeps neither the event loop nor the accounting from other
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import grpc
@@ -16,6 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from lbd.errors import LbdError, PeerError
 from lbd.local.long_answers import LongAnswers
 from lbd.local.rate_limit import Rates, turns_of
+from lbd.net.parsing import parsed
 
 if TYPE_CHECKING:
     from lbd.net.transport import Call
@@ -30,6 +32,7 @@ LONG_AT_ONCE = 4  # answers of the accounting, or with all jobs
 TOO_MANY = "asks more than its LBM can answer; try again later"
 
 Question = TypeVar("Question")
+Asked = TypeVar("Asked", bound=Message)
 
 
 class Callers(Protocol):
@@ -68,6 +71,15 @@ class HostQuestions:
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(problem))
 
         return grpc.unary_unary_rpc_method_handler(call)
+
+    def message_handler(
+        self,
+        kind: type[Asked],
+        answer: Callable[[Asked, str], Awaitable[Message]],
+        operation: str = "",
+    ) -> "grpc.RpcMethodHandler[bytes, bytes]":
+        """The same, of what is asked by such a message."""
+        return self.handler(partial(parsed, kind), answer, operation)
 
     def wait_s(self, caller: str, size_bytes: int) -> float | None:
         """Until its turn; None: for too long."""

@@ -14,6 +14,7 @@ from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import Conversation
 from lbd.lbm.staging.workdirs import FilesRefused, check_allowed
 from lbd.net.gen import lbm_pb2
+from lbd.net.parsing import parsed
 
 NO_SLOT = "slot"
 
@@ -36,9 +37,8 @@ async def serve_workdir(
 
 async def open_workdir(host: InboundContext, message: bytes, caller: str) -> str:
     """Its id. Raises FilesRefused."""
-    request = lbm_pb2.WorkdirRequest()
     try:
-        request.ParseFromString(message)
+        request = parsed(lbm_pb2.WorkdirRequest, message)
     except DecodeError:
         raise FilesRefused("the request is not a StageRequest") from None
     if caller not in ("", request.origin):

@@ -16,6 +16,7 @@ from lbd.lbm.queue.spool import Spool
 from lbd.lbm.queue.spool_room import shortage_of
 from lbd.lbm.staging.pack_store import PackStore
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.parsing import parsed
 
 if TYPE_CHECKING:
     from lbd.lbm.queue.logs import CheckReader, Context
@@ -72,9 +73,8 @@ async def serve_files(
     check: "CheckReader", store: PackStore, spool: Spool, data: bytes, context: "Context"
 ) -> None:
     """The whole of one pack. What a job takes along has a name that only its hosts know."""
-    asked = pb.FilesRequest()
     try:
-        asked.ParseFromString(data)
+        asked = parsed(pb.FilesRequest, data)
         if not asked.name and not QUEUED_ID.fullmatch(asked.job):
             raise DecodeError
     except DecodeError:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lbd.config.access import UsersConfig
+from lbd.keeper.gate import Gate, pack_gate
 from lbd.keeper.output_holders import OutputHolders
 from lbd.local import subordinate_ids
 
@@ -16,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users"),
 ]
 
-ANN, BOB, DAEMONS = 64001, 64002, 64003
+ANN, BOB, DAEMONS, SERVICE = 52001, 52002, 52003, 61000
 WAYS = {
     "open": "input()",
     "hidden": "ctypes.CDLL(None).prctl(4, 0); input()",  # PR_SET_DUMPABLE
@@ -52,7 +54,8 @@ def holder(uid, descriptor, way="open"):
 
 @pytest.fixture
 def output(tmp_path):
-    path = tmp_path / "7.1.out"
+    path = tmp_path / "spool" / "0" / "7.1.out"
+    path.parent.mkdir(parents=True)
     path.write_bytes(b"x")
     os.chown(path, DAEMONS, -1)
     descriptor = os.open(path, os.O_RDWR)
@@ -60,9 +63,10 @@ def output(tmp_path):
     os.close(descriptor)
 
 
-def ended(path, *, uid=ANN, owner=DAEMONS):
+def ended(path, state_dir, *, uid=ANN, owner=DAEMONS):
     """By one order; returns once whoever looks for them has ended."""
-    holders = OutputHolders()
+    gate = Gate(pack_gate(UsersConfig(), owner), f"{state_dir}/spool")
+    holders = OutputHolders(gate)
     holders.end(uid, os.fsencode(path), owner)
     while not holders._is_free():
         time.sleep(0.01)
@@ -79,7 +83,7 @@ def test_who_has_it_ends_and_nobody_else(output, tmp_path, way):
         holder(BOB, descriptor) as bobs,
         holder(ANN, other.fileno()) as anns,
     ):
-        ended(path)
+        ended(path, tmp_path)
         assert theirs.wait(60) == -9
         assert (bobs.poll(), anns.poll()) == (None, None)
 
@@ -91,23 +95,58 @@ def test_who_has_it_under_a_number_of_their_range_ends(output, tmp_path, monkeyp
     ranges.write_text(f"{ANN}:70000:10\n{BOB}:70010:10\n")
     monkeypatch.setattr(subordinate_ids, "OF_THIS_HOST", subordinate_ids.Subordinates(ranges))
     with holder(70003, descriptor) as anns, holder(70013, descriptor) as bobs:
-        ended(path)
+        ended(path, tmp_path)
         assert anns.wait(60) == -9
         assert bobs.poll() is None
 
 
 def test_a_file_that_is_gone_and_a_link_above_it_keep_nobody_from_being_found(output, tmp_path):
     path, descriptor = output
-    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "link").symlink_to(path.parent)
     with holder(ANN, descriptor) as theirs:
-        ended(f"{tmp_path}/none\0{tmp_path}/link/{path.name}")
+        ended(f"{tmp_path}/spool/none\0{tmp_path}/link/{path.name}", tmp_path)
         assert theirs.wait(60) == -9
 
 
-@pytest.mark.parametrize(("uid", "owner"), [(ANN, BOB), (0, DAEMONS), (DAEMONS, DAEMONS)])
-def test_no_lbm_has_other_processes_ended(output, uid, owner):
-    """Such as hold files of others, root's, or those of the daemons."""
+@pytest.mark.parametrize(
+    ("uid", "owner"),
+    [(ANN, BOB), (0, DAEMONS), (DAEMONS, DAEMONS), (SERVICE, DAEMONS), (7, DAEMONS)],
+)
+def test_no_lbm_has_other_processes_ended(output, tmp_path, uid, owner):
+    """Such as hold files of others, root's, those of the daemons, or of services."""
     path, descriptor = output
     with holder(uid, descriptor) as process:
-        ended(path, uid=uid, owner=owner)
+        ended(path, tmp_path, uid=uid, owner=owner)
         assert process.poll() is None
+
+
+def test_no_lbm_has_processes_ended_by_files_that_are_no_outputs(output, tmp_path):
+    """It could name any file that is its own, and lead to it by a link in its directories."""
+    _, descriptor = output
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    own = elsewhere / "lib"
+    own.write_bytes(b"x")
+    os.chown(own, DAEMONS, -1)
+    (tmp_path / "spool" / "1").symlink_to(elsewhere)
+    with (
+        open(own, "rb") as file,
+        holder(ANN, file.fileno()) as reads,
+        holder(ANN, descriptor) as has,
+    ):
+        for name in ("elsewhere/lib", "spool/1/lib", "spool/../elsewhere/lib"):
+            ended(tmp_path / name, tmp_path)
+        os.rename(tmp_path / "spool", tmp_path / "old")
+        (tmp_path / "spool").symlink_to(tmp_path / "old")
+        ended(tmp_path / "spool/0/7.1.out", tmp_path)
+        assert (reads.poll(), has.poll()) == (None, None)
+
+
+def test_a_file_of_which_the_name_begins_like_an_outputs_is_another(output, tmp_path):
+    """As /proc/PID/maps has it."""
+    path, _ = output
+    longer = path.with_name(f"{path.name}.more")
+    longer.write_bytes(b"x")
+    with open(longer, "r+b") as file, holder(ANN, file.fileno(), "mapped") as maps:
+        ended(path, tmp_path)
+        assert maps.poll() is None

@@ -92,3 +92,11 @@ def test_numbers_use_all_64_bits_and_no_more():
 def test_what_is_compiled_once_for_many_is_of_those_alone():
     assert steps.placing(0b010) != steps.placing(0)
     assert steps.becoming((1, 2)) != steps.becoming((1, 2, 3))
+
+
+def test_no_lbm_has_a_command_come_before_others():
+    """It is root who sets the nice value, before it becomes the user."""
+    values = [
+        steps.read_numbers(dict(compiled(nice=nice))[steps.NICE]) for nice in (-20, -1, 5, 30)
+    ]
+    assert values == [(nice,) for nice in (0, 0, 5, 19)]

@@ -29,7 +29,7 @@ class Database(Gate):
 def looks(tmp_path, monkeypatch):
     monkeypatch.setattr(user_looks, "LOOK_S", 0.2)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    gate = Database(PACKED)
+    gate = Database(PACKED, "/var/lib/lbd/spool")
     looks = UserLooks(Parent.of_this_process(Containment(str(tmp_path), False)), gate)
     yield looks
     for pid in looks.pids:

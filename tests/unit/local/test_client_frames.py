@@ -168,7 +168,7 @@ TYPED = (tags.INPUT, b"x")
         ([INT], [INT]),
         ([INT] * 10_000, [INT]),
         ([STOP, CONT, STOP], [CONT, STOP]),  # it stands still in the end
-        ([TYPED, INT, TYPED, INT], [TYPED, TYPED, INT]),
+        ([TYPED, INT, TYPED, INT], [(tags.INPUT, b"xx"), INT]),
         ([(tags.RESIZE, b"1 2"), TYPED, (tags.RESIZE, b"3 4")], [TYPED, (tags.RESIZE, b"3 4")]),
         ([INT, (tags.FORCE, b""), (tags.FORCE, b"")], [INT, (tags.FORCE, b"")]),
         ([(tags.GROUND, b"\1"), (tags.GROUND, b"\0")], [(tags.GROUND, b"\0")]),
@@ -176,3 +176,11 @@ TYPED = (tags.INPUT, b"x")
 )
 def test_of_what_comes_at_once_nothing_is_kept_that_is_overtaken(received, kept):
     assert latest(received) == kept
+
+
+def test_what_was_typed_is_one_frame_however_small_its_pieces():
+    """Each would be a message to the other host, which takes many times its bytes on the way."""
+    typed = [(tags.INPUT, b"a"), (tags.RESIZE, b"1"), (tags.INPUT, b"b"), (tags.RESIZE, b"2")]
+    assert latest(typed * 1000) == [(tags.INPUT, b"ab" * 1000), (tags.RESIZE, b"2")]
+    at_end = [(tags.INPUT, b"a"), (tags.INPUT, b""), (tags.INPUT, b"b")]
+    assert latest(at_end) == at_end

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 from starlette.requests import ClientDisconnect, Request
@@ -10,7 +11,7 @@ from starlette.responses import StreamingResponse
 from lbd.errors import Unavailable
 from lbd.web.asked import SignInFirst
 from lbd.web.desk import Desk, Kind
-from lbd.web.sessions import Sessions
+from lbd.web.sessions import Sessions, User
 from lbd.web.site import Site
 from lbd.web.stream import Streams
 from lbd.web.view import Line, Page
@@ -99,3 +100,32 @@ async def test_who_may_not_see_a_page_is_told_so_by_the_status(site):
     await asyncio.sleep(0)
     slow.held.set()
     assert (await asking).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("is_secure", "begins", "more"),
+    [
+        (True, "__Host-lbd_session=", ["HttpOnly", "Path=/", "SameSite=strict", "Secure"]),
+        (False, "lbd_session=", ["HttpOnly", "Path=/", "SameSite=strict"]),
+    ],
+)
+async def test_the_cookie_is_of_this_page_alone(is_secure, begins, more):
+    """By TLS no other name of the domain, and nothing without TLS, can put one in its place."""
+    sessions = Sessions(lambda: "secret")
+    sessions.link(User(1001, "ann"), time.monotonic())
+    site = Site(None, None, sessions, is_secure=is_secure)
+    asked = Request(request().scope | {"query_string": b"token=secret"})
+    kept = (await site.login(asked)).headers["set-cookie"]
+    assert kept.startswith(f"{begins}secret;")
+    assert sorted(one for one in kept.split("; ")[1:] if not one.startswith("Max")) == more
+
+
+def test_by_tls_no_other_cookie_signs_in():
+    sessions = Sessions(lambda: "secret")
+    sessions.link(User(1001, "ann"), time.monotonic())
+    assert sessions.sign_in("secret", time.monotonic()) == "secret"
+    site = Site(None, None, sessions, is_secure=True)
+    names = [b"lbd_session", b"__Host-lbd_session"]
+    asked = [Request(request().scope | {"headers": [(b"cookie", name + b"=secret")]})
+             for name in names]  # fmt: skip
+    assert [site.viewer(one).signed_in for one in asked] == [False, True]

@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 import struct
+import sys
 
 from lbd.cli.daemons.journal import JournalHandler, OneLine, is_journal, packed
 
@@ -51,6 +52,21 @@ def test_a_line_about_a_job_bears_its_id(tmp_path):
     assert found["MESSAGE"] == "job 12_7: its lease has expired"
     assert OneLine("lbd lbm: %(message)s").format(said) == f"lbd lbm: {found['MESSAGE']}"
     assert OneLine("lbd lbm: %(message)s").format(record("ready")) == "lbd lbm: ready"
+
+
+def test_what_others_say_is_printable_in_every_field(tmp_path):
+    try:
+        raise ValueError("\x1b[2J\nPRIORITY=0")
+    except ValueError:
+        said = record("no", peer="h\x1b[2J\n2")
+        said.exc_info = sys.exc_info()
+    with listening(tmp_path) as receiver:
+        handler = JournalHandler("lbd lim", "h1", logging.NullHandler(), str(tmp_path / "journal"))
+        handler.handle(said)
+        handler.close()
+        found = receiver.recv(1 << 16)
+    assert b"LBD_PEER=h?[2J 2\n" in found
+    assert b"\x1b" not in found
 
 
 def test_a_value_of_several_lines_comes_with_its_length():

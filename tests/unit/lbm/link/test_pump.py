@@ -5,13 +5,14 @@ import contextlib
 import os
 import socket
 import time
+import tracemalloc
 
 import pytest
 
 from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.pump import CRUMB_BYTES, CRUMBS, Sink, Source
 from lbd.lbm.link.user_threads import Threads
-from lbd.lbm.link.wire import ACKNOWLEDGE_BYTES
+from lbd.lbm.link.wire import ACKNOWLEDGE_BYTES, STDIN, pack, pack_batch, unpack
 
 CHUNK = 1 << 16
 
@@ -200,3 +201,36 @@ async def test_devices_and_files_are_read_to_their_end(tmp_path):
         assert await descriptor.read(100) == expected
         assert await descriptor.read(100) == b""
         descriptor.close()
+
+
+async def test_what_waits_to_be_written_takes_its_bytes_however_small_the_pieces(pipe):
+    """Nobody reads it. Each byte came as a message of its own, of a batch with megabytes beside."""
+    sink = Sink(Descriptor(taken(pipe, "w")), lambda _: None, pytest.fail)
+    batch = [pack(1, STDIN, b"x") for _ in range(1000)]
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            for _, _, body in unpack(pack_batch([*batch, bytes(1 << 20)]))[: len(batch)]:
+                sink.put(body)
+        held_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 1 << 20
+    sink.close()
+
+
+async def test_small_pieces_are_written_in_their_order(pipe):
+    acknowledged = []
+    sink = Sink(Descriptor(taken(pipe, "w")), acknowledged.append, pytest.fail, 1)
+    pieces = [b"a", b"b", b"c" * (1 << 14), b"d", memoryview(b"e" * (1 << 15)), b"f"]
+    for piece in pieces:
+        sink.put(piece)
+    sink.put(b"")
+    reading = asyncio.create_task(asyncio.to_thread(os.read, pipe["r"], 1 << 20))
+    task = asyncio.create_task(sink.run())
+    found = await reading
+    while data := await asyncio.to_thread(os.read, pipe["r"], 1 << 20):
+        found += data
+    await asyncio.wait_for(task, 10)
+    assert found == b"".join(pieces)
+    assert sum(acknowledged) == len(found)

@@ -1,0 +1,142 @@
+"""Messages of others are read here, and nowhere else: counted first, by a walk over their bytes.
+
+Two bytes say that another empty message is in a list, and protobuf makes an object of hundreds of
+bytes of them, before anybody can look how many there are. So of what could hold too many, which is
+nothing short, the fields are counted, and the messages among them, as far as protobuf would make
+something of them. A walk takes half a microsecond for each field, so it is short for a long input
+or a file, which is one field. What it does not understand it refuses.
+"""
+
+from typing import TypeVar
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+FIELD_BYTES = 2  # at least
+# Of a request: a command may have half a million words (FIELDS_MAX of local/frames.py), a host
+# twenty thousand attempts.
+FIELDS_MAX, MESSAGES_MAX = 600_000, 1 << 16
+# Of an answer, which we have asked for: 12 MiB of jobs.
+ANSWER_FIELDS_MAX, ANSWER_MESSAGES_MAX = 1 << 22, 1 << 18
+VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5
+VARINT_BITS, TAG_BITS, NUMBER_SHIFT = 64, 32, 3
+CONTINUES = bytes(range(128, 256))  # the bytes of a number that are not its last
+SIZES = {
+    FieldDescriptor.TYPE_DOUBLE: 8, FieldDescriptor.TYPE_FIXED64: 8,
+    FieldDescriptor.TYPE_SFIXED64: 8, FieldDescriptor.TYPE_FLOAT: 4,
+    FieldDescriptor.TYPE_FIXED32: 4, FieldDescriptor.TYPE_SFIXED32: 4,
+}  # fmt: skip
+
+Parsed = TypeVar("Parsed", bound=Message)
+# Of a kind of message: what is in its fields. A kind; the bytes of each number of a list, 0 where
+# they differ; None for texts. Empty: there is no list anywhere in it, so it need not be walked.
+Kind = dict[int, "Kind | int | None"]
+KINDS: dict[str, Kind] = {}
+
+
+def parsed(
+    kind: type[Parsed],
+    data: bytes,
+    fields_max: int = FIELDS_MAX,
+    messages_max: int = MESSAGES_MAX,
+) -> Parsed:
+    """Raises DecodeError."""
+    if len(data) > FIELD_BYTES * min(fields_max, messages_max):
+        descriptor: Descriptor = kind.DESCRIPTOR  # type: ignore[assignment]  # upb's, to the stubs
+        check(data, kind_of(descriptor), fields_max, messages_max)
+    return kind.FromString(data)
+
+
+def parsed_answer(kind: type[Parsed], data: bytes) -> Parsed:
+    """Raises DecodeError."""
+    return parsed(kind, data, ANSWER_FIELDS_MAX, ANSWER_MESSAGES_MAX)
+
+
+def kind_of(descriptor: Descriptor) -> Kind:
+    if (known := KINDS.get(descriptor.full_name)) is not None:
+        return known
+    made: Kind = {}
+    KINDS[descriptor.full_name] = made  # first: a kind may hold itself
+    for field in descriptor.fields:
+        if field.message_type is not None:
+            inner = kind_of(field.message_type)
+            if inner or field.is_repeated:
+                made[field.number] = inner
+        elif field.is_repeated:
+            made[field.number] = (
+                None
+                if field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
+                else SIZES.get(field.type, 0)
+            )
+    return made
+
+
+def check(data: bytes, kind: Kind, fields_max: int, messages_max: int) -> None:
+    """Raises DecodeError on more fields, or messages among them, or what cannot be walked."""
+    around: list[tuple[int, Kind]] = []  # the messages that this one is in: their ends
+    at, end, fields, messages = 0, len(data), 0, 0
+    try:
+        while True:
+            while at == end:
+                if not around:
+                    return
+                end, kind = around.pop()
+            fields += 1
+            tag = data[at]
+            at += 1
+            if tag >= 128:
+                tag, at = number_at(data, at - 1, TAG_BITS)
+            wire = tag & 7
+            if wire == BYTES:
+                size = data[at]
+                at += 1
+                if size >= 128:
+                    size, at = number_at(data, at - 1, TAG_BITS)
+                inside = kind.get(tag >> NUMBER_SHIFT)
+                if isinstance(inside, dict):
+                    messages += 1
+                    if inside and size:
+                        around.append((end, kind))
+                        if at + size > end:
+                            raise DecodeError("it is cut short")
+                        end, kind = at + size, inside
+                        size = 0
+                elif inside is not None:
+                    fields += size // inside if inside else numbers_in(data, at, size)
+                at += size
+            elif wire == VARINT:
+                while data[at] >= 128:
+                    at += 1
+                at += 1
+            elif wire == FIXED_64:
+                at += 8
+            elif wire == FIXED_32:
+                at += 4
+            else:
+                raise DecodeError("it has groups")
+            if at > end:
+                raise DecodeError("it is cut short")
+            if fields > fields_max or messages > messages_max:
+                raise DecodeError(
+                    f"it has more than {fields_max} fields, or {messages_max} messages in it"
+                )
+    except IndexError:
+        raise DecodeError("it is cut short") from None
+
+
+def number_at(data: bytes, at: int, bits: int) -> tuple[int, int]:
+    """A number and where it ends. Raises DecodeError, IndexError."""
+    found = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        found |= (byte & 127) << shift
+        if byte < 128:
+            return found, at
+        shift += 7
+        if shift > bits:
+            raise DecodeError("it has a number that is too long")
+
+
+def numbers_in(data: bytes, at: int, size: int) -> int:
+    return len(data[at : at + size].translate(None, CONTINUES))

@@ -1,0 +1,112 @@
+"""What others send is counted before it is read."""
+
+import re
+from pathlib import Path
+from random import Random
+
+import pytest
+from google.protobuf.message import DecodeError
+
+import lbd
+from lbd.net.gen import dispatch_pb2, lbm_pb2, lim_pb2
+from lbd.net.parsing import (
+    FIELDS_MAX,
+    MESSAGES_MAX,
+    check,
+    kind_of,
+    parsed,
+    parsed_answer,
+)
+
+MANY = 8 << 20
+LISTED = lbm_pb2.RunRequest, dispatch_pb2.WorkUp, dispatch_pb2.JobsInfo, lim_pb2.LimMessage
+# These read what this host has written, or what was checked when it came.
+OF_OUR_OWN = {
+    "dispatch/job_view.py", "dispatch/stored_start.py", "dispatch/updates.py",
+    "lbm/handover/adoption.py", "lbm/handover/saving.py", "lbm/inbound/attached_job.py",
+    "lbm/outbound/remote_run.py", "lbm/outbound/request.py", "lbm/queue/dispatcher_line.py",
+    "lbm/queue/notifications.py", "net/convert.py", "net/parsing.py",
+}  # fmt: skip
+
+
+def field(number, body, wire=2):
+    """One of a few bytes."""
+    tag = number << 3 | wire
+    head = bytes((tag,)) if tag < 128 else bytes((tag & 127 | 128, tag >> 7))
+    return head + (bytes((len(body),)) + body if wire == 2 else body)
+
+
+@pytest.mark.parametrize(
+    ("kind", "one"),
+    [
+        (lbm_pb2.RunRequest, field(9, b"")),  # limits
+        (lbm_pb2.RunRequest, field(9, b"\x08\x01")),
+        (lbm_pb2.RunRequest, field(5, b"")),  # argv: sixteen bytes of memory for two
+        (lbm_pb2.RunRequest, b"\xca\x80\x80\x00\x00"),  # limits again, written in another way
+        (dispatch_pb2.WorkUp, field(2, b"")),
+        (dispatch_pb2.JobsInfo, field(2, field(21, b""))),
+        (lim_pb2.LimMessage, field(13, field(1, b""))),
+    ],
+)
+def test_millions_of_empty_fields_are_not_read(kind, one):
+    with pytest.raises(DecodeError, match="more than"):
+        parsed(kind, one * (MANY // len(one)))
+
+
+def test_nor_are_those_inside_of_one():
+    for inside in (field(6, b"") * 200_000, bytes(4 << 20)):
+        size = len(inside)
+        length = bytes(((size >> shift) & 127) | 128 for shift in (0, 7, 14)) + bytes((size >> 21,))
+        with pytest.raises(DecodeError):
+            parsed(dispatch_pb2.WorkUp, b"\x0a" + length + inside)  # heartbeat.held
+
+
+def test_numbers_of_a_list_count_however_they_are_written():
+    delta = lim_pb2.Delta(gone=[1] * 100)
+    delta.loads.slots.extend([300] * 100)
+    message = lim_pb2.LimMessage(delta=delta).SerializeToString()
+    kind = kind_of(lim_pb2.LimMessage.DESCRIPTOR)
+    check(message, kind, 204, 2)
+    with pytest.raises(DecodeError):
+        check(message, kind, 203, 2)
+
+
+def test_what_honest_hosts_send_is_read():
+    held = [dispatch_pb2.Held(job=str(number), attempt=1) for number in range(20_000)]
+    up = dispatch_pb2.WorkUp(heartbeat=dispatch_pb2.Heartbeat(held=held))
+    assert parsed(dispatch_pb2.WorkUp, up.SerializeToString()) == up
+    words = [b"word"] * (1 << 19)
+    request = lbm_pb2.RunRequest(argv=words, directory=b"/")
+    assert parsed(lbm_pb2.RunRequest, request.SerializeToString()) == request
+    jobs = [dispatch_pb2.JobInfo(id=number, command=[b"a"]) for number in range(100_000)]
+    info = dispatch_pb2.JobsInfo(jobs=jobs)
+    assert parsed_answer(dispatch_pb2.JobsInfo, info.SerializeToString()) == info
+
+
+@pytest.mark.parametrize("kind", LISTED)
+@pytest.mark.parametrize("seed", range(50))
+def test_what_the_walk_lets_through_protobuf_reads_or_refuses_itself(kind, seed):
+    """Whatever the bytes: there is no error of another kind."""
+    rng = Random(seed)
+    data = bytes(rng.choice((0, 1, 2, 8, 10, 18, 26, 34, 74, 128, 250, 255)) for _ in range(300))
+    try:
+        check(data, kind_of(kind.DESCRIPTOR), FIELDS_MAX, MESSAGES_MAX)
+        kind.FromString(data)
+    except DecodeError:
+        pass
+
+
+@pytest.mark.parametrize("data", [b"\x4a", b"\x4a\x05ab", b"\x0b", b"\x08", b"\x08\xff", b"\x0d1"])
+def test_what_is_cut_short_is_refused(data):
+    with pytest.raises(DecodeError):
+        check(data, kind_of(lbm_pb2.RunRequest.DESCRIPTOR), FIELDS_MAX, MESSAGES_MAX)
+
+
+def test_nothing_else_reads_messages():
+    root = Path(lbd.__file__).parent
+    found = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if "gen" not in path.parts and re.search(r"FromString\b(?!AndSize)", path.read_text())
+    }
+    assert found <= OF_OUR_OWN
