@@ -15,7 +15,8 @@ from lbd.dispatch.ledger.database_url import exposed
 from lbd.errors import ConfigError
 from lbd.model import STOPPED
 from lbd.process.accounts import ROOT
-from lbd.text.units import duration_text
+from lbd.process.disk_space import Shortage, shortage_of
+from lbd.text.units import duration_text, show_size
 from lbd.trust.authority import Authority
 from lbd.trust.certificates import is_signed_by
 from lbd.trust.files import HostFiles, authority_dir, host_files
@@ -36,6 +37,10 @@ ENDED_FIX = (
     "it has expired, join again: "
 )
 SPACE_MIN_BYTES = 16 << 20
+SPACE_FIX = (
+    "free some space: `du -xh --max-depth=1 {}` shows what is large; or lower "
+    "dispatch.output_keep_days"
+)
 KEY_FIX = (
     "(umask 077; head -c 48 /dev/urandom | base64 -w0 > FILE), with the same FILE on every host"
 )
@@ -56,7 +61,7 @@ def counted(count: int, what: str) -> str:
 def local_checks(config: Config) -> Iterator[Check]:
     """What needs no daemon: directories, key, the names in the configuration."""
     yield directory("runtime directory", config.host.runtime_dir)
-    yield directory("state directory", config.host.state_dir)
+    yield directory("state directory", config.host.state_dir, is_kept=True)
     yield from trust(config)
     yield from names(config)
     if risk := exposed(config.dispatch.store, os.environ):
@@ -66,7 +71,8 @@ def local_checks(config: Config) -> Iterator[Check]:
         yield Check("dispatch.store", WARN, risk, fix)
 
 
-def directory(name: str, path: str) -> Check:
+def directory(name: str, path: str, *, is_kept: bool = False) -> Check:
+    """`is_kept`: with what jobs leave behind, which grows."""
     if not os.path.isdir(path):
         says = f"{path} is a file" if os.path.exists(path) else f"{path} does not exist"
         return Check(name, FAULT, says, "lbd up creates it, or set host.*_dir to one it can create")
@@ -75,6 +81,8 @@ def directory(name: str, path: str) -> Check:
         return Check(name, FAULT, f"{path} is not writable", f"chown or chmod {path}")
     if full := shortage(path):
         return Check(name, FAULT, full, f"free some space: df {path}; df -i {path}")
+    if is_kept and (short := shortage_of(Path(path))):
+        return Check(name, WARN, low_space(path, short), SPACE_FIX.format(path))
     if os.geteuid() not in (0, owner):
         return Check(name, OK, f"{path}, owned by user {owner}")
     return Check(name, OK, f"{path}, writable")
@@ -89,6 +97,17 @@ def shortage(path: str) -> str:
     if found.f_files and not found.f_favail:
         return f"no inodes left under {path}"
     return ""
+
+
+def low_space(path: str, short: Shortage) -> str:
+    found = os.statvfs(path)
+    if short.size_bytes <= 0:
+        return f"{path}: only {found.f_favail} of {found.f_files} inodes are free"
+    free, size = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+    return (
+        f"{path}: only {show_size(free)} of {show_size(size)} are free, "
+        f"below {show_size(short.wanted_bytes)} outputs of ended jobs are removed early"
+    )
 
 
 def trust(config: Config) -> Iterator[Check]:

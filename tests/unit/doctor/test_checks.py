@@ -5,6 +5,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,6 +45,23 @@ def test_a_directory_that_is_missing_or_a_file_is_a_fault(tmp_path):
 def test_a_directory_that_cannot_be_written_is_a_fault():
     found = directory("x", "/proc/self")  # not even root may write there
     assert (found.state, found.fix) == (FAULT, "chown or chmod /proc/self")
+
+
+def test_little_space_is_a_warning_with_numbers(tmp_path, monkeypatch):
+    def disk(free_bytes, files_free=500):
+        blocks = {"f_frsize": 1 << 20, "f_blocks": 10 << 10, "f_files": 1000}
+        found = SimpleNamespace(f_bavail=free_bytes >> 20, f_favail=files_free, **blocks)
+        monkeypatch.setattr(os, "statvfs", lambda _: found)
+        return directory("state directory", str(tmp_path), is_kept=True)
+
+    assert disk(2 << 30).state == OK
+    low = disk(512 << 20)
+    assert low.state == WARN
+    assert f"{tmp_path}: only 512.0M of 10.0G are free" in low.says
+    assert "du -xh" in low.fix
+    assert disk(1 << 20).state == FAULT
+    few = disk(5 << 30, files_free=10)
+    assert (few.state, "only 10 of 1000 inodes" in few.says) == (WARN, True)
 
 
 def test_no_certificate_is_right_for_one_host_and_wrong_for_two(tmp_path):
