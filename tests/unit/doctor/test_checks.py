@@ -14,6 +14,7 @@ from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
 from lbd.doctor.checks import (
     FAULT,
     OK,
+    UNSEEN,
     WARN,
     containment,
     descriptors_of,
@@ -219,3 +220,17 @@ def test_fixes_are_commands_that_can_be_typed():
     assert fix_of("down", "h2") == "see `lbctl explain COMMAND`"
     (_, held) = containment({"keeper": 7, "containment": "session"}, "h1")
     assert held.fix.startswith("give the keeper a writable cgroup")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root: nobody to be forbidden anything")
+def test_what_may_not_be_looked_at_is_not_said_to_be_right(tmp_path):
+    tmp_path.chmod(0o711)
+    (tmp_path / "tls").mkdir(mode=0o700)
+    config = Config(host=HostConfig(name="h1", state_dir=str(tmp_path)))
+    os.seteuid(65534)
+    try:
+        found = list(trust(config))
+    finally:
+        os.seteuid(0)
+    assert [check.state for check in found] == [UNSEEN]
+    assert "not looked at: permission denied; run this as root" in found[0].says
