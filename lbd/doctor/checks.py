@@ -310,9 +310,14 @@ def older(version: object, host: str) -> str:
     release = f"lbd {version}" if version else "an earlier release"
     return (
         f", of {release}, until the next boot; to have that of {__version__} now: "
+        f"{restart_keeper(host)}"
+    )
+
+
+def restart_keeper(host: str) -> str:
+    return (
         f"`lbctl drain {host}`, `systemctl restart lbd-keeper` (which ends what runs here), "
-        f"`lbctl undrain {host}`; "
-        "or stop `lbd up` and start it again"
+        f"`lbctl undrain {host}`; or stop `lbd up` and start it again"
     )
 
 
