@@ -90,7 +90,8 @@ MAY_IMPORT = {
     "lbd.doctor": DECIDING
     | NETWORK
     | {"lbd.console", "lbd.load", "lbd.client", "lbd.dispatch.ledger.database_url"}
-    | {"lbd.dispatch.core.configured", "lbd.dispatch.core.disciplines.registry"},
+    | {"lbd.dispatch.core.configured", "lbd.dispatch.core.disciplines.registry"}
+    | {"lbd.keeper.gate"},
     "lbd.web": SET
     | PROCESS
     | {"lbd.policy", "lbd.trust", "lbd.console", "lbd.doctor", "lbd.net.connection_share"},

@@ -123,7 +123,7 @@ CHOICE = fields({
     "slots": "integer", "begins_in_s": "number?", "begins_in_s_90": nullable(some(["number"])),
     "runs_s": "number?", "ends_in_s": "number?",
 })  # fmt: skip
-CHECK = fields({"name": "text", "state": one_of("ok", "warn", "fault"), "says": "text",
+CHECK = fields({"name": "text", "state": one_of("ok", "skipped", "warn", "fault"), "says": "text",
                 "fix": "text", "mend": "text"})  # fmt: skip
 HOUR = fields({"hour": "integer", "p01": "number", "p11": "number", "steps": "integer"})
 SCHEMAS: dict[str, Json] = {

@@ -13,7 +13,9 @@ class UsersConfig(Section):
     # account under which a command of another host runs: "name" = the account of the same name,
     # "uid" = of the same number, "single:NAME" = NAME for all
     map: str = "name"
-    allow_root: bool = False  # run commands of root from other hosts
+    # run commands of root from other hosts. The keeper goes by this and the next two, too, and is
+    # not restarted by `lbctl restart`: `systemctl restart lbd-keeper`, which ends what runs here
+    allow_root: bool = False
     # accounts below this are system accounts and run no commands; nor do nobody and 60514 to 65535
     min_uid: int = within(1000, 1, 1 << 31)
     # system accounts, and accounts that may not log in, that may run commands anyway; * and ? as in

@@ -39,6 +39,7 @@ from lbd.dispatch.earlier_tasks import EarlierTasks
 from lbd.dispatch.host_connection import HostConnection
 from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
 from lbd.dispatch.job_lines import job_log, say, shown_id
+from lbd.dispatch.job_view import opening
 from lbd.dispatch.ledger.retention import clean_up
 from lbd.dispatch.spec_cache import Specs
 from lbd.dispatch.stored_start import UnreadableSpec, start_in
@@ -312,7 +313,7 @@ class Dispatcher:
         is_first, line.heartbeat = not line.heartbeat, heartbeat.number
         if heartbeat.drained or not heartbeat.slots:
             why = Closed.numbered(heartbeat.closed)
-            self.carry(life.host_gone(name, now_s, self.rng, why))
+            self.carry(life.host_gone(name, now_s, self.rng, why, opening(heartbeat.opens)))
         else:
             slots = slots_of(name, heartbeat, self.config.dispatch.load_ceiling, self.tiers(name))
             self.carry(life.host_is(slots, now_s, self.rng))

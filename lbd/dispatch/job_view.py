@@ -20,6 +20,7 @@ from lbd.process.boot_clock import clock_s
 from lbd.text.task_indexes import TaskIndexes
 
 FORECAST_KEPT_S = 30.0
+AHEAD_S_MAX = 8 * 86400.0
 ATTEMPTS_SHOWN = 20_000  # in one answer, but the last of each job
 ATTEMPTS_AT_ONCE = 2000  # 5 ms
 EXPLAINED_MAX = 100  # jobs in one answer
@@ -172,6 +173,12 @@ class JobViews:
             self._forgetting.cancel()
         loop = asyncio.get_running_loop()
         self._forgetting = loop.call_later(FORECAST_KEPT_S, self.forecast.forget)
+
+
+def opening(unix_s: float) -> str:
+    """When a host says that its hours begin; "" if it does not say, or what cannot be."""
+    ahead_s = unix_s - time.time()
+    return time_of_day(clock_s() + ahead_s) if 0.0 < ahead_s < AHEAD_S_MAX else ""
 
 
 def time_of_day(at_s: float) -> str:

@@ -15,7 +15,8 @@ from lbd.dispatch.ledger.database_url import exposed
 from lbd.errors import ConfigError
 from lbd.model import STOPPED
 from lbd.process.accounts import ROOT
-from lbd.text.units import duration_text
+from lbd.process.disk_space import Shortage, shortage_of
+from lbd.text.units import duration_text, show_size
 from lbd.trust.authority import Authority
 from lbd.trust.certificates import is_signed_by
 from lbd.trust.files import HostFiles, authority_dir, host_files
@@ -23,6 +24,8 @@ from lbd.trust.names import said_of
 from lbd.trust.root_directory import check_root_directory
 
 OK, WARN, FAULT = "ok", "warn", "fault"
+UNSEEN = "skipped"  # not looked at
+UNSEEN_SAYS = "{} not looked at: permission denied; run this as root or the daemons' user"
 CLOCK_SKEW_MAX_S = 2.0
 DESCRIPTORS_MAX_SHARE = 0.8
 DESCRIPTORS_FEW = 1024
@@ -36,6 +39,10 @@ ENDED_FIX = (
     "it has expired, join again: "
 )
 SPACE_MIN_BYTES = 16 << 20
+SPACE_FIX = (
+    "free some space: `du -xh --max-depth=1 {}` shows what is large; or lower "
+    "dispatch.output_keep_days"
+)
 KEY_FIX = (
     "(umask 077; head -c 48 /dev/urandom | base64 -w0 > FILE), with the same FILE on every host"
 )
@@ -56,7 +63,7 @@ def counted(count: int, what: str) -> str:
 def local_checks(config: Config) -> Iterator[Check]:
     """What needs no daemon: directories, key, the names in the configuration."""
     yield directory("runtime directory", config.host.runtime_dir)
-    yield directory("state directory", config.host.state_dir)
+    yield directory("state directory", config.host.state_dir, is_kept=True)
     yield from trust(config)
     yield from names(config)
     if risk := exposed(config.dispatch.store, os.environ):
@@ -66,7 +73,8 @@ def local_checks(config: Config) -> Iterator[Check]:
         yield Check("dispatch.store", WARN, risk, fix)
 
 
-def directory(name: str, path: str) -> Check:
+def directory(name: str, path: str, *, is_kept: bool = False) -> Check:
+    """`is_kept`: with what jobs leave behind, which grows."""
     if not os.path.isdir(path):
         says = f"{path} is a file" if os.path.exists(path) else f"{path} does not exist"
         return Check(name, FAULT, says, "lbd up creates it, or set host.*_dir to one it can create")
@@ -75,6 +83,8 @@ def directory(name: str, path: str) -> Check:
         return Check(name, FAULT, f"{path} is not writable", f"chown or chmod {path}")
     if full := shortage(path):
         return Check(name, FAULT, full, f"free some space: df {path}; df -i {path}")
+    if is_kept and (short := shortage_of(Path(path))):
+        return Check(name, WARN, low_space(path, short), SPACE_FIX.format(path))
     if os.geteuid() not in (0, owner):
         return Check(name, OK, f"{path}, owned by user {owner}")
     return Check(name, OK, f"{path}, writable")
@@ -91,14 +101,24 @@ def shortage(path: str) -> str:
     return ""
 
 
+def low_space(path: str, short: Shortage) -> str:
+    found = os.statvfs(path)
+    if short.size_bytes <= 0:
+        return f"{path}: only {found.f_favail} of {found.f_files} inodes are free"
+    free, size = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+    return (
+        f"{path}: only {show_size(free)} of {show_size(size)} are free, "
+        f"below {show_size(short.wanted_bytes)} outputs of ended jobs are removed early"
+    )
+
+
 def trust(config: Config) -> Iterator[Check]:
     """Checks how the other hosts authenticate this one."""
     files = host_files(config)
     try:
         joined = files.exist()
     except ConfigError:
-        says = f"{files.root}: permission denied; run this as root or the daemons' user"
-        yield Check("certificate", OK, says)
+        yield Check("certificate", UNSEEN, UNSEEN_SAYS.format(files.root))
         return
     if joined:
         yield from certificate(config, files)
@@ -196,7 +216,7 @@ def names_given(config: Config) -> Iterator[Check]:
 
 def key_file(path: str) -> Check:
     if os.path.exists(path) and not os.access(path, os.R_OK):
-        return Check("key", OK, f"{path}: permission denied; run this as root or the daemons' user")
+        return Check("key", UNSEEN, UNSEEN_SAYS.format(path))
     from lbd.net.transport import read_key
 
     try:
@@ -290,9 +310,14 @@ def older(version: object, host: str) -> str:
     release = f"lbd {version}" if version else "an earlier release"
     return (
         f", of {release}, until the next boot; to have that of {__version__} now: "
+        f"{restart_keeper(host)}"
+    )
+
+
+def restart_keeper(host: str) -> str:
+    return (
         f"`lbctl drain {host}`, `systemctl restart lbd-keeper` (which ends what runs here), "
-        f"`lbctl undrain {host}`; "
-        "or stop `lbd up` and start it again"
+        f"`lbctl undrain {host}`; or stop `lbd up` and start it again"
     )
 
 

@@ -30,7 +30,7 @@ from lbd.doctor.peers import (
     sharing,
 )
 from lbd.doctor.queue_settings import queue_settings
-from lbd.doctor.this_host import host_checks, keeper_state, lbsh_checks
+from lbd.doctor.this_host import host_checks, keeper_state, keeper_users, lbsh_checks
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
 
@@ -120,7 +120,9 @@ def check_lbm(daemons: Daemons) -> Iterator[Check]:
     yield from containment(reply, daemons.config.host.name)
     yield from limits(reply, daemons.config)
     if number(reply, "keeper") > 0:
-        yield from keeper_state(int(number(reply, "keeper")))
+        pid = int(number(reply, "keeper"))
+        yield from keeper_state(pid)
+        yield from keeper_users(pid, daemons.config)
     yield from descriptors("LBM", descriptors_of(daemons.socket("lbm").with_suffix(".pid")))
     yield from sharing(daemons)
 

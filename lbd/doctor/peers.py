@@ -305,7 +305,10 @@ def fix_of(why: str, host: str) -> str:
     if "drained" in why:
         return f"run `lbctl undrain {host}` once the reason for the drain no longer applies"
     if "director" in why:
-        return "mount the same file system there at the same path, or use lbrun --send"
+        return (
+            "go to a directory that the hosts share, mount the same file system there at the same "
+            "path, or use lbrun --send or -C /"
+        )
     if "users.allow_root" in why:
         return "run it as an ordinary user: runuser -u USER -- lbctl doctor"
     if "users.min_uid" in why:

@@ -10,8 +10,9 @@ import lbd
 from lbd.client.shell.build import refresh
 from lbd.client.shell.shims import Place
 from lbd.config.schema import Config
-from lbd.doctor.checks import FAULT, OK, WARN, Check, directory
+from lbd.doctor.checks import FAULT, OK, WARN, Check, directory, restart_keeper
 from lbd.errors import LbdError
+from lbd.keeper.gate import BY_KEEPER, users_of
 from lbd.load.process_table import task_of
 from lbd.process.accounts import ROOT, USERADD
 from lbd.process.own_addresses import is_elsewhere
@@ -123,6 +124,21 @@ def keeper_state(pid: int) -> Iterator[Check]:
     if state in STOPPED:
         fix = f"kill -CONT {pid}" if state == "T" else "restart lbd lbm"
         yield Check("keeper", FAULT, f"process {pid} is {STOPPED[state]}: no job can start", fix)
+
+
+def keeper_users(pid: int, config: Config) -> Iterator[Check]:
+    """It goes by the settings of [users] with which it was started, and outlives the LBM."""
+    try:
+        found = users_of(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except OSError:  # of another PID namespace, or gone meanwhile
+        return
+    own = config.users
+    fields = [name.removeprefix("users.") for name in BY_KEEPER]
+    other = [name for name in fields if found and getattr(found, name) != getattr(own, name)]
+    if other:
+        settings = ", ".join(f"users.{name}" for name in other)
+        says = f"process {pid} was started with another {settings} than lbd.toml has"
+        yield Check("keeper", WARN, f"{says}, and goes by that", restart_keeper(config.host.name))
 
 
 def lbsh_checks(config: Config) -> Iterator[Check]:

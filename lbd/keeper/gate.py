@@ -23,6 +23,7 @@ NOLOGIN = "/etc/nologin"
 DAY_S = 86400
 REFUSED = "user"  # a stage; those of an account that is closed begin with ACCOUNT
 ACCOUNT = "account."
+BY_KEEPER = ("users.allow", "users.allow_root", "users.min_uid")  # as when it was started
 
 
 class Shadow(ctypes.Structure):
@@ -67,18 +68,34 @@ def pack_gate(users: UsersConfig, lbm_uid: int) -> str:
     return "\n".join((*map(str, numbers), *users.allow))
 
 
+def users_in(packed: str) -> UsersConfig:
+    """What `pack_gate` has packed of [users]. Raises ValueError."""
+    allow_root, min_uid, _, *allow = packed.split("\n")
+    return UsersConfig(allow_root=allow_root == "1", min_uid=int(min_uid), allow=tuple(allow))
+
+
+def users_of(command_line: bytes) -> UsersConfig | None:
+    """The settings with which a keeper runs: words that each end with a NUL, the gate the last but
+    one. None: it is none, or one that is not understood."""
+    words = command_line.decode(errors="replace").split("\0")[:-1]
+    if not any("lbd.keeper.loop" in word for word in words):
+        return None
+    try:
+        return users_in(words[-2])
+    except ValueError:
+        return None
+
+
 class Gate:
     """Whom a keeper becomes, whatever its LBM says: it looks for itself. One that is not root can
     become nobody anyway."""
 
     def __init__(self, packed: str, spool: str) -> None:
         """`spool`: where the LBM keeps outputs."""
-        allow_root, min_uid, lbm_uid, *allow = packed.split("\n")
+        lbm_uid = packed.split("\n")[2]
         self._lbm_uids = (ROOT_UID, os.geteuid(), int(lbm_uid))
         self.is_apart = int(lbm_uid) != os.geteuid()  # who started the keeper keeps it
-        self._users = UsersConfig(
-            allow_root=allow_root == "1", min_uid=int(min_uid), allow=tuple(allow)
-        )
+        self._users = users_in(packed)
         self.lbm_uid = int(lbm_uid)
         self.spool = os.fsencode(spool)
         self._known: TimedCache[tuple[int, ...], str] = TimedCache(KNOWN_S)

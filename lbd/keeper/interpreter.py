@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from lbd.keeper import session_leader as monitor
 from lbd.keeper import user_and_start_steps as steps
-from lbd.keeper.program_rules import real_program, rule_against
+from lbd.keeper.program_rules import program_found, rule_against
 from lbd.keeper.spawn_order import ALLOWED, DENIED, ID_MAX, SUBJECT, SUBJECT_AT
 from lbd.launch.directory_look import find_program, look
 from lbd.launch.directory_stamp import fits
@@ -164,11 +164,12 @@ class Interpreter:
         )
         subject, path = dict(pairs)[SUBJECT], dict(pairs)[steps.EXEC]
         name = subject or self._argv[0]
-        program = real_program(name, path)
-        if not program:
+        found = program_found(name, path)
+        if not found:
             raise OSError(find_program(name, path) or errno.ENOENT, "not found")
+        program = os.path.realpath(found)
         if rule := rule_against(program, allowed, denied):
-            self._reply(steps.RULED_OUT + rule.encode())
+            self._reply(steps.ruled_out(rule, found, program))
         if subject:  # the shell is not to look for it again
             self._argv[SUBJECT_AT] = program
         else:

@@ -37,7 +37,7 @@ from lbd.keeper.user_lookups import UserLooks, Waiting
 from lbd.local import frames
 from lbd.process.boot_clock import clock_s
 
-REPLY_BYTES = 512  # of a child that does not become a command
+REPLY_BYTES = 4096  # of a child that does not become a command
 
 
 class Loop(Protocol):

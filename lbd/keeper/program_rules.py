@@ -27,15 +27,12 @@ PATTERNS = (
 NAMES = re.compile("|".join(map(fnmatch.translate, PATTERNS)))
 
 
-def real_program(name: bytes, path: bytes = DEFAULT_PATH) -> bytes:
-    """What exec would run, links resolved; b"" if it would find nothing."""
-    if b"/" in name:
-        return os.path.realpath(name) if find_program(name, b"") == 0 else b""
-    for directory in path.split(b":"):
-        candidate = (directory or b".") + b"/" + name
-        if find_program(candidate, b"") == 0:
-            return os.path.realpath(candidate)
-    return b""
+def program_found(name: bytes, path: bytes = DEFAULT_PATH) -> bytes:
+    """What exec would run, which may be a link; b"" if it would find nothing."""
+    candidates = [name]
+    if b"/" not in name:
+        candidates = [(directory or b".") + b"/" + name for directory in path.split(b":")]
+    return next((one for one in candidates if find_program(one, b"") == 0), b"")
 
 
 def rule_against(program: bytes, allowed: list[str], denied: list[str]) -> str:

@@ -52,7 +52,7 @@ WORKER = b"s"  # the words are for file_worker.py, here and now; first to load i
 
 # What an interpreter replies; nothing and an end of file: it has become the command.
 FAILED = b"F"  # letter of a step, then errno as REPLY_ERRNO
-RULED_OUT = b"R"  # the rule
+RULED_OUT = b"R"  # the rule, the path that was found and what that is a link to
 ANSWER = b"A"  # to LOOK: the stamp; to CHECK: nothing
 REPLY_ERRNO = struct.Struct("=i")
 
@@ -66,6 +66,8 @@ PHASES = {
     SAME: "directory",
 }
 OTHER_PHASE = "spawn"
+RULE = "admission."  # how a phase begins that is a rule: then its name, and paths, each after a \0
+PATH_SHOWN_BYTES = 1000
 ALL_SIGNALS = (1 << 64) - 1
 Limit = tuple[int, tuple[int, int]]  # resource, soft and hard
 
@@ -203,11 +205,17 @@ def failed(letter: bytes, number: int) -> bytes:
     return FAILED + letter + REPLY_ERRNO.pack(number)
 
 
+def ruled_out(rule: str, found: bytes, program: bytes) -> bytes:
+    """The same, of a program that the owner's rule forbids."""
+    paths = (one[:PATH_SHOWN_BYTES] for one in (found, program))
+    return RULED_OUT + b"\0".join((rule.encode(), *paths))
+
+
 def read_failure(reply: bytes) -> tuple[str, int]:
     """Which phase a child failed in, and the errno."""
     if reply.startswith(RULED_OUT):
-        rule = reply.removeprefix(RULED_OUT).decode(errors="replace")
-        return f"admission.{rule}", errno.EACCES
+        said = reply.removeprefix(RULED_OUT).decode(errors="replace")
+        return f"{RULE}{said}", errno.EACCES
     letter, number = reply[1:2], reply[2:]
     if len(number) != REPLY_ERRNO.size:
         return OTHER_PHASE, 0

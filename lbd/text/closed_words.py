@@ -1,16 +1,18 @@
 """Why a host takes no commands of others, in words: of one host, and of several together."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from lbd.model import Closed
 
 OUT_OF_CONTACT = "out of contact"
+AT_THIS_TIME = "at this time"
 WORDS = {
     Closed.UNSAID: "it does not accept commands now",
     Closed.NO_LBM: "its LBM does not answer",
     Closed.STARTING: "its LBM has not started yet",
     Closed.ALONE: "it has no certificate, so other hosts cannot reach it (lbctl init, lbctl join)",
-    Closed.HOURS: "it accepts no commands at this time (admission.when)",
+    Closed.HOURS: f"it accepts no commands {AT_THIS_TIME} (admission.when)",
     Closed.LOAD: "its load is too high (admission.load_ceiling)",
     Closed.MEMORY: "it is short of memory (admission.memory_pressure)",
     Closed.OWNER: "its owner is back",
@@ -22,7 +24,7 @@ OF_HOSTS = {
     Closed.NO_LBM: "{} without an LBM",
     Closed.STARTING: "{} starting",
     Closed.ALONE: "{} without a certificate",
-    Closed.HOURS: "{} closed at this time (admission.when)",
+    Closed.HOURS: f"{{}} closed {AT_THIS_TIME} (admission.when)",
     Closed.LOAD: "load too high on {} (admission.load_ceiling)",
     Closed.MEMORY: "{} short of memory (admission.memory_pressure)",
     Closed.OWNER: "the owner is back on {}",
@@ -31,12 +33,19 @@ OF_HOSTS = {
 }
 
 
-def counted_reasons(reasons: Iterable[Closed | None]) -> str:
-    """`the owner is back on 2 hosts, 1 host drained`. None: the host is out of contact."""
-    given = list(reasons)
-    known = sorted({reason for reason in given if reason is not None})
-    parts = [OF_HOSTS[one].format(_hosts(given.count(one))) for one in known]
-    if silent := given.count(None):
+def closed_words(closed: Closed | None, until: str = "") -> str:
+    """Of one host. `until`: when its hours begin, "" = not known."""
+    if closed is None:
+        return OUT_OF_CONTACT
+    return _until(WORDS[closed], closed, until)
+
+
+def counted_reasons(reasons: Iterable[tuple[Closed | None, str]]) -> str:
+    """`the owner is back on 2 hosts, 1 host drained`. Each host as `closed_words` has it."""
+    given = Counter(reasons)
+    known = sorted((closed, until) for closed, until in given if closed is not None)
+    parts = [_until(OF_HOSTS[one[0]], *one).format(_hosts(given[one])) for one in known]
+    if silent := sum(count for (closed, _), count in given.items() if closed is None):
         parts.append(f"{_hosts(silent)} {OUT_OF_CONTACT}")
     return ", ".join(parts)
 
@@ -47,6 +56,10 @@ def drained_words(by: str, since: str, reason: str) -> str:
         WORDS[Closed.DRAINED] + (f" by {by}" if by else "") + (f" since {since}" if since else "")
     )
     return f"{said}: {reason}" if reason else said
+
+
+def _until(words: str, closed: Closed, until: str) -> str:
+    return words.replace(AT_THIS_TIME, f"until {until}") if until else words
 
 
 def _hosts(count: int) -> str:

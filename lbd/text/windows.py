@@ -7,6 +7,7 @@
                         both kinds either will do
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -64,6 +65,12 @@ class Cron:
 
 
 Window = Hours | Cron
+
+
+def first_inside(windows: Sequence[Window], moments: Iterable[Moment]) -> int | None:
+    """The place of the first moment within one of them; None if there is none."""
+    inside = (any(window.holds(one) for window in windows) for one in moments)
+    return next((place for place, holds in enumerate(inside) if holds), None)
 
 
 def read_window(text: str) -> Window:

@@ -66,7 +66,8 @@ def lbm() -> Callable[[], Json]:
         jobs.add(job)
         if number >= RUNNING:
             jobs.end(job.id, JobState.DONE, began + took_s, 0, took_s / 2)
-    host = SimpleNamespace(jobs=jobs, slots=Slots(64), link=SimpleNamespace(pid=1))
+    slots, link = Slots(64), SimpleNamespace(pid=1)
+    host = SimpleNamespace(jobs=jobs, slots=slots, link=link, config=Config())
     home = SimpleNamespace(
         room=SimpleNamespace(waiting=[]),
         usage=SimpleNamespace(lost=0, ended_jobs=counts),

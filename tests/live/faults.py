@@ -61,6 +61,12 @@ def not_ours(lab):
 
 
 @contextlib.contextmanager
+def older_users(lab):
+    """The keeper was started before [users] was changed."""
+    yield write_config(lab, lambda text: re.sub(r"\nallow = \[.*?\]", '\nallow = ["ann"]', text))
+
+
+@contextlib.contextmanager
 def no_dispatcher(lab):
     """There is to be one, and there is none."""
     named = '[dispatch]\nhost = "h1"\n'

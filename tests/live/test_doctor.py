@@ -27,6 +27,7 @@ TABLE = [
     (faults.lim_hangs, "LIM", "did not answer", "kill it"),
     (faults.lbm_dead, "LBM", "not running", "lbd up"),
     (faults.keeper_hangs, "keeper", "is stopped: no job can start", "kill -CONT"),
+    (faults.older_users, "keeper", "another users.allow than lbd.toml has", "restart lbd-keeper"),
     (faults.no_keeper, "keeper", "not running", "restart lbd lbm"),
     (faults.few_descriptors, "LIM descriptors", "of 40 in use", "LimitNOFILE"),
     (faults.second_lim, "second LIM", "2 of them listen", "ss -xlp"),

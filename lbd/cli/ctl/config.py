@@ -35,6 +35,7 @@ from lbd.console.reply import Json, table, text, texts
 from lbd.console.starting import start_of_metrics
 from lbd.doctor.queue_settings import fault_with, queue_base
 from lbd.errors import ConfigError, LbdError
+from lbd.keeper.gate import BY_KEEPER
 from lbd.text.spelling import hint
 
 BUILT_IN = "built-in"
@@ -298,7 +299,8 @@ def after(name: str, daemons: Daemons) -> str:
     if name.startswith(OF_THE_QUEUE):
         at_once = "; with --cluster at once, for all hosts" if is_shared(name) else ""
         return f"after `lbctl restart` on the dispatcher's host{at_once}"
-    return "after `lbctl restart`"
+    keeper = " and `systemctl restart lbd-keeper`, which ends what runs here"
+    return f"after `lbctl restart`{keeper if name in BY_KEEPER else ''}"
 
 
 def checked(text: str, file: Path) -> Config:

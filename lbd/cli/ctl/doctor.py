@@ -6,6 +6,7 @@ from dataclasses import asdict
 from lbd.cli.ctl.verb import Verb
 from lbd.config.load import load
 from lbd.console.output import (
+    DIM,
     GREEN,
     LAST_COLUMNS,
     RED,
@@ -22,6 +23,7 @@ from lbd.console.output import (
 from lbd.doctor.checks import (
     FAULT,
     OK,
+    UNSEEN,
     WARN,
     Check,
     counted,
@@ -30,8 +32,8 @@ from lbd.doctor.findings import checks
 from lbd.errors import ConfigError
 from lbd.text.one_line import printable
 
-COLOURS = {OK: GREEN, WARN: YELLOW, FAULT: RED}
-SHOWN = {OK: "ok", WARN: "warn", FAULT: "FAULT"}
+COLOURS = {OK: GREEN, UNSEEN: DIM, WARN: YELLOW, FAULT: RED}
+SHOWN = {OK: "ok", UNSEEN: "-", WARN: "warn", FAULT: "FAULT"}
 STATE_COLUMNS = 9  # of FAULT, and what stands between columns
 
 

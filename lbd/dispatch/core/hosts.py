@@ -38,6 +38,7 @@ class KnownHost:
 
     slots: HostSlots | None = None
     closed: Closed | None = None
+    opens: str = ""  # when it is open again, for people; "" = not known
     failures: int = 0  # in a row
     aside_s: float = 0.0  # the last pause, 0 = none yet
     aside_until_s: float | None = None
@@ -60,9 +61,9 @@ class HostTable:
             if known.slots is not None:
                 known.slots = replace(known.slots, tiers=tiers(known.slots.name))
 
-    def gone(self, name: HostId, closed: Closed | None) -> None:
+    def gone(self, name: HostId, closed: Closed | None, opens: str = "") -> None:
         known = self.known.setdefault(name, KnownHost())
-        known.slots, known.closed = None, closed
+        known.slots, known.closed, known.opens = None, closed, opens
 
     def full(self, name: HostId, running: int) -> HostSlots | None:
         """As it is, but with no slot open beyond those in use; None if nothing goes there now."""

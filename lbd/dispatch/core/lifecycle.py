@@ -280,11 +280,16 @@ class Lifecycle:
         return self._begin(self.queues.host_is(host, now_s, rng), now_s)
 
     def host_gone(
-        self, name: HostId, now_s: float, rng: Random, closed: Closed | None = None
+        self,
+        name: HostId,
+        now_s: float,
+        rng: Random,
+        closed: Closed | None = None,
+        opens: str = "",
     ) -> list[Action]:
         """Drained, `closed` or out of contact: it gets nothing new. What it has runs on, on its
-        leases."""
-        self.hosts.gone(name, closed)
+        leases. `opens`: the time of day when it is open again, if that is known."""
+        self.hosts.gone(name, closed, opens)
         return self._begin(self.queues.host_gone(name, now_s, rng), now_s)
 
     def heartbeat(

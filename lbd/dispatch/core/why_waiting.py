@@ -10,7 +10,7 @@ from lbd.dispatch.core.records import Lease, Live
 from lbd.dispatch.core.servers import Server
 from lbd.model import CANCEL, HostId, JobId
 from lbd.policy.needs import needed, part_of, taken_by_others
-from lbd.text.closed_words import OUT_OF_CONTACT, WORDS, counted_reasons
+from lbd.text.closed_words import closed_words, counted_reasons
 from lbd.text.job_phrases import NOT_HEARD_OF
 from lbd.text.units import duration_text
 
@@ -187,7 +187,7 @@ def _nobody(life: Lifecycle) -> str:
     known, aside = life.hosts.known, life.hosts.aside()
     if not known:
         return "no host accepts jobs: none has connected to the dispatcher"
-    others = [one.closed for name, one in known.items() if name not in aside]
+    others = [(one.closed, one.opens) for name, one in known.items() if name not in aside]
     reasons = [counted_reasons(others)] if others else []
     if aside:
         reasons.append(f"set aside after failures: {_some(aside)}")
@@ -203,8 +203,7 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
         only, slots = live.job.only, live.job.slots
         if only is not None and only not in queues.hosts:
             if (known := life.hosts.known.get(only)) is not None:
-                closed = known.closed
-                why = OUT_OF_CONTACT if closed is None else WORDS[closed]
+                why = closed_words(known.closed, known.opens)
                 return f"it may run only on {only} (-H), which accepts no jobs now: {why}"
             return f"no host named {only} is known; it starts if one joins"
         away = list(_away(life, live.job))
@@ -249,7 +248,7 @@ def _away(life: Lifecycle, job: QueuedJob) -> Iterable[tuple[str, str]]:
     aside = life.hosts.aside()
     for name, known in life.hosts.known.items():
         if name not in life.queues.hosts and job.may_go_to(name):
-            why = OUT_OF_CONTACT if known.closed is None else WORDS[known.closed]
+            why = closed_words(known.closed, known.opens)
             yield name, "set aside after failures" if name in aside else why
 
 

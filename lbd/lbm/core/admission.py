@@ -5,14 +5,16 @@ that is about to become it (`keeper/program_rules.py`). The first rule that says
 """
 
 import fnmatch
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from lbd.config.access import AdmissionConfig
 from lbd.model import Closed
-from lbd.text.windows import Moment, Window, read_window
+from lbd.text.closed_words import AT_THIS_TIME
+from lbd.text.windows import DAY_MINUTES, Moment, Window, first_inside, read_window
 
 PLENTY_LEFT = 0.25  # of all memory
+AHEAD_MINUTES = 7 * DAY_MINUTES  # so far ahead it is known when the hours of `when` begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,14 @@ class Conditions:
     owner: str = ""  # what shows that the owner is there; "" = nobody is
     memory_pressure: float = 0.0  # percent of the time in which all stood still for want of memory
     memory_left: float = 0.0  # share of all memory that new programs could have; 0: not known
+    opens: str = ""  # when the hours of `when` begin, if they do not hold now; "" = not known
 
 
 class Rules:
     def __init__(self, config: AdmissionConfig) -> None:
         self.config = config
         self._windows: list[Window] = [read_window(text) for text in config.when]
+        self._sought, self._opens = 0, 0  # minutes since 1970
         users, groups = config.users + config.deny_users, config.groups + config.deny_groups
         self._are_of_guests = bool(users or groups or config.origins or config.deny_origins)
 
@@ -48,25 +52,39 @@ class Rules:
         return refused or self.closed(conditions)[1]
 
     def _refused_guest(self, guest: Guest) -> str:
+        rule, what = self._rule_against(guest), f"commands of {guest.user}"
+        if not rule and (rule := origin_fault(self.config, guest.origin)):
+            what = f"commands from {guest.origin}"
+        return not_allowed(what, f"admission.{rule}") if rule else ""
+
+    def _rule_against(self, guest: Guest) -> str:
         config, groups = self.config, sorted(guest.groups)
         if matches([guest.user], config.deny_users):
-            return f"commands of {guest.user} are not allowed here (admission.deny_users)"
+            return "deny_users"
         if matches(groups, config.deny_groups):
-            return f"commands of {guest.user} are not allowed here (admission.deny_groups)"
+            return "deny_groups"
         named = matches([guest.user], config.users) or matches(groups, config.groups)
         if (config.users or config.groups) and not named:
-            rule = "users" if config.users else "groups"
-            return f"commands of {guest.user} are not allowed here (admission.{rule})"
-        rule = origin_fault(config, guest.origin)
-        return (
-            f"commands from {guest.origin} are not allowed here (admission.{rule})" if rule else ""
-        )
+            return "users" if config.users else "groups"
+        return ""
+
+    def opens(self, minute: int, moment_of: Callable[[int], Moment]) -> int:
+        """The minute (since 1970) at which the hours of `when` begin; 0: they hold at this one, or
+        not in the next days. That is sought once, and again once a day while it is far."""
+        if not self._windows or first_inside(self._windows, [moment_of(minute)]) == 0:
+            return 0
+        if not self._sought <= minute < (self._opens or self._sought + DAY_MINUTES):
+            ahead = range(minute, minute + AHEAD_MINUTES)
+            place = first_inside(self._windows, map(moment_of, ahead))
+            self._sought, self._opens = minute, 0 if place is None else minute + place
+        return self._opens
 
     def closed(self, conditions: Conditions) -> tuple[Closed | None, str]:
         """Why nobody's commands are taken now, for other hosts and in full; (None, "") if some
         are."""
-        if self._windows and not any(window.holds(conditions.now) for window in self._windows):
-            return Closed.HOURS, "no commands of other hosts at this time (admission.when)"
+        if self._windows and first_inside(self._windows, [conditions.now]) is None:
+            when = f"until {conditions.opens}" if conditions.opens else AT_THIS_TIME
+            return Closed.HOURS, f"no commands of other hosts {when} (admission.when)"
         ceiling = self.config.load_ceiling
         if ceiling and conditions.load > ceiling:
             return Closed.LOAD, (
@@ -83,6 +101,12 @@ class Rules:
         if conditions.owner:
             return Closed.OWNER, f"this host's owner is back: {conditions.owner}"
         return None, ""
+
+
+def not_allowed(what: str, rule: str, because: str = "") -> str:
+    """`what`: commands of whom, or a program; `rule`: the setting of this host that says so."""
+    verb, why = "are" if what.startswith("commands ") else "is", because and f": {because}"
+    return f"{what} {verb} not allowed here{why} ({rule}); its administrator may change that"
 
 
 def origin_fault(config: AdmissionConfig, origin: str) -> str:

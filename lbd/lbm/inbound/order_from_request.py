@@ -4,12 +4,13 @@ import functools
 import os
 
 from lbd.config.schema import Config
-from lbd.keeper.gate import ACCOUNT
+from lbd.keeper.gate import ACCOUNT, REFUSED
 from lbd.keeper.limits.ceilings import nice_of
 from lbd.keeper.limits.time_limits import KEEPER
 from lbd.keeper.run_as import CLOSED, LocalUser
 from lbd.keeper.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.launch.directory_stamp import Stamp
+from lbd.lbm.core.admission import not_allowed
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.staging.step import step_words
 from lbd.net.gen import lbm_pb2
@@ -98,6 +99,14 @@ def is_rule(phase: str) -> bool:
     return phase.startswith(("admission.", ACCOUNT))
 
 
+def is_link_to(name: str, paths: list[str]) -> str:
+    """`paths`: where the program was found and what that is; none from an earlier keeper."""
+    found, program = paths if len(paths) == 2 else ("", "")
+    if found in ("", program):
+        return "" if program in ("", name) else f"{name} is {program}"
+    return f"{found} is a link to {program}"
+
+
 def phase_of(trouble: SpawnFailed) -> str:
     """As the other end knows it. That the keeper is ending is nobody's fault: another follows."""
     if is_rule(trouble.phase):
@@ -145,8 +154,14 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed) -> str:
         why = CLOSED.get(trouble.phase.removeprefix(ACCOUNT), "may not log in here")
         return f"the account for {request.user} {why} (users.allow)"
     if is_rule(trouble.phase):
+        rule, *paths = trouble.phase.split("\0")
         name = request.argv[0].decode(errors="replace")
-        return f"{name} is not allowed here ({trouble.phase})"
+        return not_allowed(name, rule, is_link_to(name, paths))
+    if trouble.phase == REFUSED:
+        return (
+            f"its keeper does not become {request.user}: it may run with other [users] settings "
+            "than lbd.toml has; systemctl restart lbd-keeper there"
+        )
     if trouble.phase == "exec":
         return f"{request.argv[0].decode(errors='replace')}: {what}"
     if trouble.phase == KEEPER:

@@ -84,6 +84,11 @@ class InForce:
         """Why nobody's commands are taken now; (None, "") if some are."""
         return self.rules.closed(self._conditions())
 
+    def opens(self) -> float:
+        """When the hours of `when` begin (UNIX seconds); 0: they hold now, or not in the next
+        days."""
+        return 60.0 * self.rules.opens(int(time.time() // 60), moment_of)
+
     def slots(self, total: int) -> tuple[int, int]:
         """And how many commands may run beyond them. `total`: as lbm.slots has it."""
         if self.config.admission.slots:  # the owner's word: nobody overrules it
@@ -92,7 +97,9 @@ class InForce:
 
     def _conditions(self) -> Conditions:
         minute = this_minute(int(time.time() // 60))
-        return Conditions(minute, self.load, self.owner, *self._memory_conditions())
+        opens_s = self.opens()
+        opens = time_of_day(opens_s) if opens_s else ""
+        return Conditions(minute, self.load, self.owner, *self._memory_conditions(), opens)
 
     def _memory_conditions(self) -> tuple[float, float]:
         """The kernel changes the pressure every two seconds."""
@@ -105,11 +112,20 @@ class InForce:
         return self._memory_seen
 
 
-@functools.lru_cache(maxsize=1)
-def this_minute(unix_minutes: int) -> Moment:
-    """By the clock on the wall, which changes with the minute at the soonest."""
+def moment_of(unix_minutes: int) -> Moment:
+    """By the clock on the wall."""
     now = time.localtime(60 * unix_minutes)
     return Moment(now.tm_min, now.tm_hour, now.tm_mday, now.tm_mon, now.tm_wday)
+
+
+this_minute = functools.lru_cache(maxsize=1)(moment_of)  # it changes with the minute at the soonest
+
+
+def time_of_day(unix_s: float) -> str:
+    """14:02; with the day if that is another."""
+    then, now = time.localtime(unix_s), time.localtime()
+    same_day = then[:3] == now[:3]
+    return time.strftime("%H:%M" if same_day else "%a %H:%M", then)
 
 
 def groups_of(account: LocalUser) -> frozenset[str]:

@@ -11,6 +11,7 @@ from lbd.lbm.core.owner_presence import Presence, Seen, Treatment
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.executions import Live
 from lbd.lbm.owner.book_file import BookFile
+from lbd.lbm.owner.rules import time_of_day
 from lbd.lbm.owner.signs import Signs
 from lbd.model import HostId, JobId
 
@@ -115,10 +116,3 @@ def state_of(is_here: bool | None) -> str:
 def hour_of_week(unix_s: float) -> int:
     local = time.localtime(unix_s)
     return 24 * local.tm_wday + local.tm_hour
-
-
-def time_of_day(unix_s: float) -> str:
-    """14:02; with the day if that is another."""
-    then, now = time.localtime(unix_s), time.localtime()
-    same_day = then[:3] == now[:3]
-    return time.strftime("%H:%M" if same_day else "%a %H:%M", then)

@@ -185,6 +185,7 @@ class DispatcherLine:
             load=self._load,
             drained=closed is not None,
             closed=closed or 0,
+            opens=self._host.rules.opens(),
             held=[
                 pb.Held(job=job, attempt=number, stop_reason=held.attempt.execution.stop_reason)
                 for (job, number), held in self._held.items()

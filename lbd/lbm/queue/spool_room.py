@@ -14,10 +14,9 @@ of new ones. However many jobs a user has, the disk is full for a few seconds of
 import asyncio
 import contextlib
 import logging
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -29,6 +28,7 @@ from lbd.lbm.queue.output_file import owner_of, remove
 from lbd.lbm.queue.spool import Spool
 from lbd.model import JobId
 from lbd.process.boot_clock import clock_s
+from lbd.process.disk_space import RUNNING_BYTES_MIN, Shortage, shortage_of
 
 log = logging.getLogger("lbd.lbm")
 
@@ -37,54 +37,11 @@ SWEEP_EVERY_S = 3600.0
 ROOM_EVERY_S = 5.0  # while it is short, and at most a twentieth of the time
 ROOM_REST = 20
 
-SHORT_SHARE = 10  # with less than a tenth free a disk is short,
-SHORT_BYTES = 2 << 30  # and with more than so much it is not
-RUNNING_BYTES_MIN = 1 << 16
-USER_PARTS = 2  # of what is to be free: so much the outputs of a user may take while it is not
 ROOM_PARTS = 2  # who prints more of the room between two looks may fill it before the next,
 QUICK_PARTS = 8  # but so much of what is to be free is nothing to end an attempt for
 DISCARD_S = 300.0
 ROUNDS_MAX = 16
 WRITTEN_S = 3.0  # what was last written to longer ago is not what fills the disk now
-
-
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """So much more is to be free."""
-
-    size_bytes: int  # below 0: so much is there beyond that
-    files: int
-    wanted_bytes: int = 0  # so much is to be free in all; 0: not known
-
-    def __bool__(self) -> bool:
-        return self.size_bytes > 0 or self.files > 0
-
-    @property
-    def room_bytes(self) -> int:
-        """Above half of what is to be free: with less, the queue's ledger soon takes no job."""
-        return self.wanted_bytes // 2 - self.size_bytes
-
-    def once_printed(self, size_bytes: int) -> "Shortage":
-        return replace(self, size_bytes=self.size_bytes + size_bytes)
-
-    def of_user(self, limit_bytes: int) -> int:
-        """What the outputs of one user may take. `limit_bytes`: those of an attempt."""
-        part = self.wanted_bytes // USER_PARTS
-        return min(limit_bytes, max(part, RUNNING_BYTES_MIN)) if part else limit_bytes
-
-
-def shortage_of(root: Path, limit_bytes: int = SHORT_BYTES) -> Shortage:
-    """Of that disk. Some file systems do not say how large they are."""
-    try:
-        found = os.statvfs(root)
-    except OSError:
-        return Shortage(0, 0)
-    wanted_bytes = min(found.f_blocks * found.f_frsize // SHORT_SHARE, limit_bytes)
-    return Shortage(
-        wanted_bytes - found.f_bavail * found.f_frsize,
-        max(0, found.f_files // SHORT_SHARE - found.f_favail) if found.f_files else 0,
-        wanted_bytes,
-    )
 
 
 @dataclass(slots=True)

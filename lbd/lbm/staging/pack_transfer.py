@@ -13,10 +13,10 @@ from lbd.errors import Unavailable
 from lbd.lbm.inbound.checked_request import QUEUED_ID
 from lbd.lbm.queue.other_spools import OtherSpools
 from lbd.lbm.queue.spool import Spool
-from lbd.lbm.queue.spool_room import shortage_of
 from lbd.lbm.staging.pack_store import PackStore
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import parsed
+from lbd.process.disk_space import shortage_of
 
 if TYPE_CHECKING:
     from lbd.lbm.queue.logs import CheckReader, Context

@@ -130,6 +130,10 @@ TABLE = (
                                               "renewed", (LBM,), bounds=MARGINS_S),
     Metric("lease_margin_min_seconds", GAUGE, "time left of the lease that expires first", (LBM,)),
     Metric("keeper_up", GAUGE, "1 if the LBM has its keeper", (LBM,)),
+    Metric("state_dir_free_bytes", GAUGE, "free on the file system of `host.state_dir`, without "
+                                          "root's reserve", (LBM,)),
+    Metric("state_dir_used_bytes", GAUGE, "used on that file system, by whatever is on it",
+           (LBM,)),
     # The queue
     Metric("dispatcher_leads", GAUGE, "1 on the dispatcher that leads, 0 on a standby",
            (DISPATCHER,)),

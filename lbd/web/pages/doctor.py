@@ -2,15 +2,15 @@
 
 from dataclasses import asdict
 
-from lbd.doctor.checks import FAULT, OK, WARN, Check, counted
+from lbd.doctor.checks import FAULT, OK, UNSEEN, WARN, Check, counted
 from lbd.doctor.findings import check_lim, checks
 from lbd.web import view
 from lbd.web.asked import Asked
 from lbd.web.view import Facts, Page, Part, Table, plain
 
-KINDS = {OK: view.GOOD, WARN: view.WARN, FAULT: view.BAD}
-SAYS = {OK: "ok", WARN: "warning", FAULT: "fault"}
-ORDER = (FAULT, WARN, OK)
+KINDS = {OK: view.GOOD, UNSEEN: view.DIM, WARN: view.WARN, FAULT: view.BAD}
+SAYS = {OK: "ok", UNSEEN: "skipped", WARN: "warning", FAULT: "fault"}
+ORDER = (FAULT, WARN, UNSEEN, OK)
 
 
 def make_doctor(asked: Asked) -> Page:

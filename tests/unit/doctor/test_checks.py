@@ -5,6 +5,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
 from lbd.doctor.checks import (
     FAULT,
     OK,
+    UNSEEN,
     WARN,
     containment,
     descriptors_of,
@@ -44,6 +46,23 @@ def test_a_directory_that_is_missing_or_a_file_is_a_fault(tmp_path):
 def test_a_directory_that_cannot_be_written_is_a_fault():
     found = directory("x", "/proc/self")  # not even root may write there
     assert (found.state, found.fix) == (FAULT, "chown or chmod /proc/self")
+
+
+def test_little_space_is_a_warning_with_numbers(tmp_path, monkeypatch):
+    def disk(free_bytes, files_free=500):
+        blocks = {"f_frsize": 1 << 20, "f_blocks": 10 << 10, "f_files": 1000}
+        found = SimpleNamespace(f_bavail=free_bytes >> 20, f_favail=files_free, **blocks)
+        monkeypatch.setattr(os, "statvfs", lambda _: found)
+        return directory("state directory", str(tmp_path), is_kept=True)
+
+    assert disk(2 << 30).state == OK
+    low = disk(512 << 20)
+    assert low.state == WARN
+    assert f"{tmp_path}: only 512.0M of 10.0G are free" in low.says
+    assert "du -xh" in low.fix
+    assert disk(1 << 20).state == FAULT
+    few = disk(5 << 30, files_free=10)
+    assert (few.state, "only 10 of 1000 inodes" in few.says) == (WARN, True)
 
 
 def test_no_certificate_is_right_for_one_host_and_wrong_for_two(tmp_path):
@@ -201,3 +220,17 @@ def test_fixes_are_commands_that_can_be_typed():
     assert fix_of("down", "h2") == "see `lbctl explain COMMAND`"
     (_, held) = containment({"keeper": 7, "containment": "session"}, "h1")
     assert held.fix.startswith("give the keeper a writable cgroup")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root: nobody to be forbidden anything")
+def test_what_may_not_be_looked_at_is_not_said_to_be_right(tmp_path):
+    tmp_path.chmod(0o711)
+    (tmp_path / "tls").mkdir(mode=0o700)
+    config = Config(host=HostConfig(name="h1", state_dir=str(tmp_path)))
+    os.seteuid(65534)
+    try:
+        found = list(trust(config))
+    finally:
+        os.seteuid(0)
+    assert [check.state for check in found] == [UNSEEN]
+    assert "not looked at: permission denied; run this as root" in found[0].says

@@ -3,7 +3,7 @@
 import pytest
 
 from lbd.config.access import UsersConfig
-from lbd.keeper.gate import ACCOUNT
+from lbd.keeper.gate import ACCOUNT, pack_gate, users_of
 from lbd.keeper.run_as import (
     CLOSED,
     Admit,
@@ -131,3 +131,19 @@ def test_one_line_says_which_account_and_what_allows_it(why):
     assert "ann" in text
     assert CLOSED[why] in text
     assert "users.allow" in text
+
+
+def test_the_users_of_a_keeper_are_read_from_its_command_line():
+    users = UsersConfig(allow_root=True, min_uid=500, allow=("builder", "a*"))
+    words = [
+        "python",
+        "-c",
+        "from lbd.keeper.loop import main",
+        "auto",
+        pack_gate(users, 7),
+        "::1 1",
+    ]
+    line = b"".join(word.encode() + b"\0" for word in words)
+    assert users_of(line) == users
+    assert users_of(b"python\0-c\0sleep\0") is None
+    assert users_of(b"python\0lbd.keeper.loop\0of\0another release\0") is None

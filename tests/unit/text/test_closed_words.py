@@ -1,7 +1,7 @@
 """Why hosts take no commands, in words."""
 
 from lbd.model import Closed
-from lbd.text.closed_words import OF_HOSTS, WORDS, counted_reasons
+from lbd.text.closed_words import OF_HOSTS, WORDS, closed_words, counted_reasons
 
 
 def test_there_are_words_for_every_reason():
@@ -11,7 +11,18 @@ def test_there_are_words_for_every_reason():
 
 
 def test_reasons_are_counted():
-    reasons = [Closed.DRAINED, Closed.OWNER, Closed.DRAINED, None]
+    reasons = [(one, "") for one in (Closed.DRAINED, Closed.OWNER, Closed.DRAINED, None)]
     assert counted_reasons(reasons) == (
         "the owner is back on 1 host, 2 hosts drained, 1 host out of contact"
+    )
+
+
+def test_hours_are_said_where_they_are_known():
+    hours = Closed.HOURS
+    assert closed_words(hours) == "it accepts no commands at this time (admission.when)"
+    assert closed_words(hours, "19:00") == "it accepts no commands until 19:00 (admission.when)"
+    assert closed_words(Closed.OWNER, "19:00") == "its owner is back"
+    assert closed_words(None) == "out of contact"
+    assert counted_reasons([(hours, "19:00"), (hours, "20:00"), (hours, "19:00")]) == (
+        "2 hosts closed until 19:00 (admission.when), 1 host closed until 20:00 (admission.when)"
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lbd.text.windows import DAYS, Moment, read_window
+from lbd.text.windows import DAYS, Moment, first_inside, read_window
 
 
 def at(text):
@@ -45,3 +45,11 @@ def test_holds(window, inside, outside):
 def test_no_window(text):
     with pytest.raises(ValueError, match="is not a time window"):
         read_window(text)
+
+
+def test_the_first_moment_inside_is_found():
+    windows = [read_window("sat,sun"), read_window("mon-fri 18:00-08:00")]
+    moments = [at("fri 16:00"), at("fri 17:59"), at("fri 18:00"), at("sat 00:00")]
+    assert first_inside(windows, moments) == 2
+    assert first_inside(windows, moments[:2]) is None
+    assert first_inside([], moments) is None

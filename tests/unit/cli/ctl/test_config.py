@@ -157,6 +157,8 @@ def test_owners_rules_are_in_force_at_once(lbctl, file, daemon):
     assert lbctl("set", "admission.slots", "2").out.endswith(": in force\n")
     assert [one["op"] for one in lbm.asked] == ["reload"]
     assert "takes effect after `lbctl restart`" in lbctl("set", "lim.port", "7905").out
+    said = lbctl("set", "users.allow", '["builder"]').out
+    assert "after `lbctl restart` and `systemctl restart lbd-keeper`, which ends" in said
 
 
 def test_what_lbctl_restart_does_not_bring_in_force_is_not_said_to_be(lbctl, daemon):

@@ -72,6 +72,18 @@ def test_the_reasons():
     assert stuck_reason(life, JobId("2")) == ""
 
 
+def test_hours_are_said_until_when():
+    life = table("h2")
+    submit(life, "1", only=HostId("h1"))
+    life.host_gone(HostId("h1"), 0.0, DICE, Closed.HOURS, "19:00")
+    assert reason(life, "1") == (
+        "it may run only on h1 (-H), which accepts no jobs now: "
+        "it accepts no commands until 19:00 (admission.when)"
+    )
+    life.host_gone(HostId("h2"), 0.0, DICE, Closed.HOURS, "19:00")
+    assert reason(life, "1") == "no host accepts jobs: 2 hosts closed until 19:00 (admission.when)"
+
+
 def test_why_no_host_at_all_takes_jobs():
     life = table()
     submit(life, "1")

@@ -64,6 +64,15 @@ def test_other_hosts_hear_why_nobody_is_admitted(config, owner, closed):
     assert Rules(AdmissionConfig(**config)).closed(conditions)[0] is closed
 
 
+def test_the_line_says_until_when_and_who_may_change_the_rule():
+    rules = Rules(AdmissionConfig(when=("mon 18:00-08:00",)))
+    closed = rules.refusal(ANN, Conditions(MONDAY_NOON, 0.0, opens="18:00"))
+    assert closed == "no commands of other hosts until 18:00 (admission.when)"
+    assert refusal(users=("bob",)) == (
+        "commands of ann are not allowed here (admission.users); its administrator may change that"
+    )
+
+
 def test_nobody_new_while_the_owner_is_there():
     assert "pts/3" in refusal(owner="pts/3 was used 4 s ago (admission.owner_idle_s)")
 

@@ -18,3 +18,24 @@ def test_a_directory_that_is_missing_is_named():
     request = lbm_pb2.RunRequest(origin="h1", directory=b"/x", argv=[b"cc"])
     said = explain(request, SpawnFailed("chdir", errno.ENOENT))
     assert said == "/x: No such file or directory"
+
+
+def test_a_forbidden_program_is_said_with_what_it_is_a_link_to():
+    request = lbm_pb2.RunRequest(origin="h1", argv=[b"cc"])
+
+    def said(*paths):
+        phase = "\0".join(("admission.deny_programs", *paths))
+        return explain(request, SpawnFailed(phase, errno.EACCES))
+
+    end = "(admission.deny_programs); its administrator may change that"
+    assert said() == f"cc is not allowed here {end}", "by an earlier keeper"
+    link = "/usr/bin/cc is a link to /usr/bin/gcc-12"
+    assert said("/usr/bin/cc", "/usr/bin/gcc-12") == f"cc is not allowed here: {link} {end}"
+    assert said("/bin/cc", "/bin/cc") == f"cc is not allowed here: cc is /bin/cc {end}"
+
+
+def test_a_keeper_with_other_settings_of_users_is_said_to_need_a_restart():
+    request = lbm_pb2.RunRequest(origin="h1", user="ann", argv=[b"cc"])
+    said = explain(request, SpawnFailed("user", errno.EPERM))
+    assert "systemctl restart lbd-keeper" in said
+    assert "[users]" in said

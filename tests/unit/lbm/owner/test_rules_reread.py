@@ -1,5 +1,6 @@
 """What `lbctl reload` takes up of lbd.toml."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -33,3 +34,19 @@ def test_nothing_is_taken_up_of_a_file_that_is_wrong():
     with pytest.raises(ConfigError):
         rules.reload()
     assert rules.config == Config()
+
+
+def test_when_the_hours_begin_is_known_ahead():
+    now = time.time()
+    soon = time.localtime(now + 2 * 3600)
+    when = f"{soon.tm_min} {soon.tm_hour} * * *"
+
+    def rules(*windows):
+        config = Config()
+        admission = replace(config.admission, when=windows)
+        return InForce(replace(config, admission=admission), Config)
+
+    assert now < rules(when).opens() <= now + 3 * 3600
+    assert rules(when).opens() % 60 == 0
+    assert rules().opens() == rules("* * * * *").opens() == rules("* * 31 2 *").opens() == 0.0
+    assert "no commands of other hosts until " in rules(when).closed()[1]

@@ -57,7 +57,10 @@ async def line():
 @pytest.fixture
 async def attempts(line):
     slots = Slots(2, max_waiting=10)
-    host = SimpleNamespace(config=Config(), slots=slots, executions=Executions(slots), link=None)
+    rules = SimpleNamespace(opens=lambda: 0.0)
+    host = SimpleNamespace(
+        config=Config(), slots=slots, executions=Executions(slots), link=None, rules=rules
+    )
     attempts = DispatcherLine(host, line, nothing_beside)
     running = asyncio.create_task(attempts.run())
     yield attempts

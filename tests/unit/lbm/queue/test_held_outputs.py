@@ -12,7 +12,7 @@ from lbd.keeper import protocol as keeper
 from lbd.lbm.keeper_link import end_holders
 from lbd.lbm.queue import spool_room
 from lbd.lbm.queue.output_file import owner_of, punch_hole
-from lbd.lbm.queue.spool_room import Shortage
+from lbd.process.disk_space import Shortage
 from tests.unit.lbm.queue.test_spool_room import (
     ANN,
     BOB,

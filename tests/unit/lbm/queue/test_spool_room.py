@@ -11,13 +11,12 @@ from lbd.lbm.queue.kept_outputs import kept_in
 from lbd.lbm.queue.output_file import owner_of
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.queue.spool_room import (
-    Shortage,
     SpoolCare,
     limits_of_running,
     make_room,
-    shortage_of,
     too_quick,
 )
+from lbd.process.disk_space import Shortage, shortage_of
 
 KIB = 1 << 10
 ANN, BOB = 64001, 64002

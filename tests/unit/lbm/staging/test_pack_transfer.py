@@ -6,10 +6,10 @@ import pytest
 
 from lbd.config.schema import StageConfig
 from lbd.errors import Unavailable
-from lbd.lbm.queue.spool_room import Shortage
 from lbd.lbm.staging import pack_transfer
 from lbd.lbm.staging.pack_transfer import SLOWEST_BYTES_PER_S, receive_pack
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.disk_space import Shortage
 
 
 class Client:
