@@ -75,13 +75,13 @@ def users_in(packed: str) -> UsersConfig:
 
 
 def users_of(command_line: bytes) -> UsersConfig | None:
-    """The settings with which a keeper runs: words that each end with a NUL, the gate the last but
-    one. None: it is none, or one that is not understood."""
+    """The settings with which a keeper runs: words that each end with a NUL, the gate the third
+    from the end. None: it is none, or one that is not understood."""
     words = command_line.decode(errors="replace").split("\0")[:-1]
     if not any("lbd.keeper.loop" in word for word in words):
         return None
     try:
-        return users_in(words[-2])
+        return users_in(words[-3])
     except ValueError:
         return None
 

@@ -7,7 +7,8 @@ CAUSES = (  # the first that is found in it
     ("Broken pipe", "the connection was closed"),
     ("FD Shutdown", "it is silent"),
 )
-INTERNAL = ("fd shutdown", "connect()")
+INTERNAL = ("fd shutdown", "connect()", "deadline exceeded")
+CLOSED = ("goaway received", "rst_stream closed", "received rst_stream")
 
 
 def in_plain_words(details: str | None) -> str:
@@ -23,6 +24,8 @@ def in_plain_words(details: str | None) -> str:
         return f"it cannot be reached ({'no answer' if is_internal(cause) else cause})"
     if text == "Socket closed" or text.startswith(("Stream removed", "recvmsg:", "sendmsg:")):
         return next((words for sign, words in CAUSES if sign in text), "the connection was closed")
+    if text.casefold().startswith(CLOSED) or text.casefold() == "cancelled":
+        return "the connection was closed"
     return "it is silent" if is_internal(text) else text
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.cluster import FAST, Lab
+from tests.live.conftest import reloading
 
 SETTINGS = (
     *FAST,
@@ -111,6 +112,47 @@ def test_one_that_is_too_large_is_accepted_with_a_line(lab):
     assert "needs 7 slots together; the hosts it may use have 6" in result.stderr
     killed = lab.run("h1", "lbctl", "kill", result.stdout.strip())
     assert (killed.returncode, killed.stderr) == (0, "")
+
+
+@pytest.fixture
+def rules(lab):
+    """rules(programs=…): those of h2 from now on."""
+    with reloading(lab) as reload:
+        yield lambda **values: reload("admission", **values)
+
+
+BEGAN = ("sh", "-c", 'echo "$LBD_HOST" >"at.$LBD_ARRAY_INDEX"')
+
+
+def test_a_gang_goes_where_the_rules_for_programs_allow_it(lab, tmp_path, rules):
+    rules(programs=("/usr/bin/nothing",))
+    words = ("-q", "--array", "0-3", "--gang", *BEGAN)
+    result = lab.run("h1", "lbrun", *words, cwd=tmp_path, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")
+    found = sorted((tmp_path / f"at.{n}").read_text().strip() for n in range(4))
+    assert found == ["h1", "h1", "h3", "h3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "why"),
+    [
+        (BEGAN, 125, r"sh is not allowed here \(admission\.programs\)"),
+        (("no-such-program",), 127, "no-such-program: No such file or directory"),
+    ],
+    ids=["forbidden", "not found"],
+)
+def test_none_of_a_gang_begins_if_one_host_must_run_a_task_that_it_cannot(
+    lab, tmp_path, rules, words, status, why
+):
+    rules(programs=("/usr/bin/nothing",))
+    words = ("-q", "--array", "0-1", "--gang", "-x", "h1", "-x", "h3", *words)
+    result = lab.run("h1", "lbrun", *words, cwd=tmp_path, timeout=60)
+    assert (result.returncode, result.stderr.count("\n")) == (status, 1), result.stderr
+    assert list(tmp_path.iterdir()) == []
+    last = lab.lbctl_json("h1", "jobs", "--all", "--tasks", "--limit", "2")
+    assert {task["state"] for task in last} == {"failed", "cancelled"}
+    assert any(re.search(f"h2: {why}", task["reason"]) for task in last)
+    assert all(task["started"] is None for task in last)
 
 
 def test_the_commands_of_the_page_work(lab, tmp_path):

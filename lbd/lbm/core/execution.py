@@ -9,7 +9,8 @@ lease). `ending`: it was asked to end and still lives. `collecting`, of queued o
 it leaves are packed. `draining`, of attached ones: its output is read to the end. Two detours: one
 that is called off among its `files` is `called off` until these have ended, and a queued one
 whose keeper is gone is `unwatched` until another keeper has ended it. One of a gang is `held`, with
-its slot and its files, until the dispatcher knows that all of it are.
+its slot and its files, until the dispatcher knows that all of it are; it is refused if a dry start
+says that it would not begin.
 
 1. It is reported once: as refused, if nothing has run, else as ended.
 2. It is spawned at most once, with a slot, with its files, and before its lease expires. Until then
@@ -186,7 +187,7 @@ class Execution:
                 return self._clear()
             case e.Started(), Phase.SPAWNING:
                 return self._started(event.process, now_s)
-            case e.NotStarted(), Phase.SPAWNING:
+            case e.NotStarted(), (Phase.SPAWNING | Phase.HELD):
                 return self._refuse(event.reason, event.phase, event.number)
             case e.Exited(), (Phase.SPAWNING | Phase.RUNNING | Phase.ENDING):
                 return self._exited(event.exit, now_s)

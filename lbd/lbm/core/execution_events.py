@@ -169,7 +169,7 @@ class Started:
 
 @quick_value
 class NotStarted:
-    """Nothing ran. `number`: the errno behind it."""
+    """Nothing ran, or would, of one that is held. `number`: the errno behind it."""
 
     reason: str
     phase: str

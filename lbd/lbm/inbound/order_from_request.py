@@ -107,11 +107,11 @@ def is_link_to(name: str, paths: list[str]) -> str:
     return f"{found} is a link to {program}"
 
 
-def phase_of(trouble: SpawnFailed) -> str:
+def phase_of(phase: str) -> str:
     """As the other end knows it. That the keeper is ending is nobody's fault: another follows."""
-    if is_rule(trouble.phase):
+    if is_rule(phase):
         return "admission"
-    return "late" if trouble.phase == KEEPER else trouble.phase
+    return "late" if phase == KEEPER else phase
 
 
 def account_variables(account: LocalUser) -> dict[bytes, bytes]:

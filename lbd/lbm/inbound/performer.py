@@ -273,7 +273,7 @@ class Performer:
         elif isinstance(trouble, SpawnFailed):
             reason = explain(self.request, trouble)
             self.spawned = None
-            self.feed(e.NotStarted(reason, phase_of(trouble), trouble.number))
+            self.feed(e.NotStarted(reason, phase_of(trouble.phase), trouble.number))
 
     def _exited(self, exited: "asyncio.Future[ProcessExit]") -> None:
         if exited.cancelled() or isinstance(trouble := exited.exception(), SpawnFailed):

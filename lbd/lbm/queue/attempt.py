@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from dataclasses import replace
 
 from lbd.errors import LbdError
 from lbd.keeper.limits.time_limits import limit_frame
@@ -22,12 +22,13 @@ from lbd.lbm.core.owner_presence import Treatment
 from lbd.lbm.core.resources import granted_text, variables
 from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
-from lbd.lbm.inbound.order_from_request import over_memory
+from lbd.lbm.inbound.dry_start import dry_start
+from lbd.lbm.inbound.order_from_request import make_order, over_memory, phase_of
 from lbd.lbm.inbound.performer import FAULT, Performer, job_log, not_started
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.own_files import CANNOT_OPEN, own_files, why_not_opened, writing_to
 from lbd.lbm.queue.spool import Spool
-from lbd.lbm.staging.attempt_files import AttemptFiles
+from lbd.lbm.staging.attempt_files import AttemptFiles, result_of
 from lbd.lbm.staging.workdirs import FilesRefused
 from lbd.local.write_all import write_all
 from lbd.model import GANG_MOVES, GANG_SHOWN, NO_NEEDS, HostId, JobId, JobState
@@ -36,8 +37,8 @@ from lbd.process.boot_clock import clock_s
 from lbd.text.name_patterns import shown_id
 from lbd.text.needs_words import read_needs_text
 
-STOPPED = "it was asked to end"
-Done = TypeVar("Done")
+DRY_START_S = 10.0
+READY, STOPPED = "ready", "stopped"  # events of reports
 
 
 class Attempt(Performer):
@@ -58,7 +59,7 @@ class Attempt(Performer):
         self._common = host.submitted.common(start)
         self.request = self._common.request
         self.files = self._own_files() if self.request.HasField("workdir") else None
-        self.has_stopped = False  # ever
+        self.said: set[str] = set()  # events of its reports
         self._at_files: asyncio.Task[object] | None = None
         self.execution = Execution.leased(self._spec(), lease_until_s)
         if self.gang_hosts:
@@ -104,11 +105,11 @@ class Attempt(Performer):
         start, path = self.start.SerializeToString(), self.files.path if self.files else b""
         end = report.SerializeToString() if report is not None else None
         shown, files_s = not self.is_untouched, self.files_s
-        return QueuedAttempt(self.running(), start, end, path, self.has_stopped, shown, files_s)
+        return QueuedAttempt(self.running(), start, end, path, STOPPED in self.said, shown, files_s)
 
     def adopt(self, left: QueuedAttempt) -> None:
         """In place of `begin`, as it was."""
-        self.has_stopped, self.files_s = left.has_stopped, left.files_s
+        self.said, self.files_s = {STOPPED} if left.has_stopped else set(), left.files_s
         if left.was_shown:
             self._client.spool.shown.add((self.start.job, self.start.attempt))
         if self.files is not None and left.workdir:
@@ -121,9 +122,8 @@ class Attempt(Performer):
             case e.Spawn():
                 self.answer(self._spawn(), e.NotStarted(FAULT, "spawn"))
             case e.PrepareFiles() if self.files is not None:
-                self._at_files = opening = asyncio.create_task(
-                    self.files.open(self.admitted.run_as)
-                )
+                work = self.files.open(self.admitted.run_as)
+                self._at_files = opening = asyncio.create_task(work)
                 self.answer(self._prepare(opening), e.FilesFailed(FAULT, "stage"))
             case e.CollectFiles() if self.files is not None and self.execution.exit is not None:
                 status = self.execution.exit.status
@@ -138,7 +138,7 @@ class Attempt(Performer):
                 report.phase, report.errno = action.phase, action.number
                 self._say(report)
             case e.ReportReady():
-                self._say(dispatch_pb2.AttemptReport(event="ready"))
+                self.answer(self._dry_start(), e.NotStarted(FAULT, "spawn"))
             case e.ReportBegun():
                 self._list()
                 self.show_begun()
@@ -172,8 +172,8 @@ class Attempt(Performer):
         """Does it stand still, and why? Of one of a gang also whether all are to begin again."""
         execution = self.execution
         is_stopped = execution.is_stopped or execution.is_still
-        event = "stopped" if is_stopped else "continued"
-        self.has_stopped = self.has_stopped or is_stopped
+        event = STOPPED if is_stopped else "continued"
+        self.said.add(event)
         report = dispatch_pb2.AttemptReport(event=event, reason=execution.still_reason)
         report.job, report.attempt = self.start.job, self.start.attempt
         if self.gang_hosts and not self.is_untouched:
@@ -198,6 +198,19 @@ class Attempt(Performer):
 
     # The start
 
+    async def _dry_start(self) -> e.NotStarted | None:
+        """Asked before any of its gang begins, since what one host forbids all are to be spared."""
+        path = self.files.path if self.files else b""
+        order = make_order(self.request, self.admitted.run_as, self.host.rules.config, path)
+        order.job = self.id
+        refused = await dry_start(self.host.link, self.request, order, DRY_START_S)
+        if self.execution.phase is not Phase.HELD:
+            return None  # it was to end meanwhile
+        if refused is not None:
+            return replace(refused, phase=phase_of(refused.phase))
+        self._say(dispatch_pb2.AttemptReport(event=READY))
+        return None
+
     async def _spawn(self) -> e.Event | None:
         descriptors: list[int] = []
         link, run_as = self.host.link, self.admitted.run_as
@@ -208,7 +221,7 @@ class Attempt(Performer):
             order.environment |= own_resources(self)
             until_s = self.execution.timers.get(Timer.LEASE, 0.0)
             order.start_by_ms = int(until_s * 1e3)
-            self._open(descriptors, link.uid if run_as is None else run_as.uid)
+            open_stdio(descriptors, self, self._client.spool)
             limit = limit_frame(self.id, until_s, self.start.cutoff_s)
             await self.spawn(order, descriptors, limit)
         except (LbdError, OSError) as trouble:
@@ -218,30 +231,16 @@ class Attempt(Performer):
                 os.close(descriptor)
         return None
 
-    def _open(self, descriptors: list[int], uid: int) -> None:
-        """The command's, in order, of one that runs as `uid`. Raises OSError."""
-        request, start = self.request, self.start
-        closed = request.closed_fds
-        if not closed & 1:
-            descriptors.append(input_of(start.spec.input))
-        if not closed & 2:
-            descriptors.append(self._client.spool.open(start.job, start.attempt, "out", uid))
-        if not closed & 4:
-            if request.joined_outputs and not closed & 2:
-                descriptors.append(os.dup(descriptors[-1]))
-            else:
-                descriptors.append(self._client.spool.open(start.job, start.attempt, "err", uid))
-
     # What is known of it
 
     def reports(self, *, has_ended: bool) -> Iterator[dispatch_pb2.AttemptReport]:
         """What a dispatcher is to hear of it that has heard nothing yet, but for its end."""
         job, number = self.start.job, self.start.attempt
-        if self.execution.phase is Phase.HELD:
-            yield dispatch_pb2.AttemptReport(job=job, attempt=number, event="ready")
+        if READY in self.said and self.execution.phase is Phase.HELD:
+            yield dispatch_pb2.AttemptReport(job=job, attempt=number, event=READY)
         if self.execution.process is not None:
             yield begun_report(self.execution, job, number)
-        if not has_ended and (self.has_stopped or (self.gang_hosts and not self.is_untouched)):
+        if not has_ended and (STOPPED in self.said or (self.gang_hosts and not self.is_untouched)):
             yield self.stopped_report()
 
     def _list(self) -> None:
@@ -285,10 +284,27 @@ class Attempt(Performer):
         return report
 
     def _say(self, report: dispatch_pb2.AttemptReport) -> None:
+        self.said.add(report.event)
         report.job, report.attempt = self.start.job, self.start.attempt
         if self.execution.is_reported:
             report.stop_reason = self.execution.stop_reason
         self._report(report)
+
+
+def open_stdio(descriptors: list[int], attempt: Attempt, spool: Spool) -> None:
+    """The command's, in order. Raises OSError."""
+    request, start, run_as = attempt.request, attempt.start, attempt.admitted.run_as
+    uid = attempt.host.link.uid if run_as is None else run_as.uid
+    closed = request.closed_fds
+    if not closed & 1:
+        descriptors.append(input_of(start.spec.input))
+    if not closed & 2:
+        descriptors.append(spool.open(start.job, start.attempt, "out", uid))
+    if not closed & 4:
+        if request.joined_outputs and not closed & 2:
+            descriptors.append(os.dup(descriptors[-1]))
+        else:
+            descriptors.append(spool.open(start.job, start.attempt, "err", uid))
 
 
 def output_trouble(attempt: Attempt, spool: Spool, status: int | None) -> str:
@@ -313,18 +329,6 @@ async def collected(collecting: asyncio.Task[str], status: int) -> e.Event:
     if complaint:
         complaint = f"--fetch {complaint}; the command itself exited with {status}"
     return e.FilesCollected(complaint)
-
-
-async def result_of(work: asyncio.Task[Done]) -> Done:
-    """Of what is done as its user, who may keep it from ending. Raises FilesRefused if it was
-    stopped."""
-    try:
-        await asyncio.wait((work,))
-    finally:
-        work.cancel()
-    if work.cancelled():
-        raise FilesRefused(STOPPED, "late")
-    return work.result()
 
 
 def input_of(data: bytes) -> int:

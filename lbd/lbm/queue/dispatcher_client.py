@@ -118,31 +118,47 @@ class DispatcherClient:
         except TimeoutError:
             raise Unavailable(f"the dispatcher on {self.leader} is silent") from None
 
-    async def submit(self, request: pb.SubmitRequest) -> pb.SubmitReply:
-        """Raises Unavailable; then it may be queued all the same.
+    @property
+    def awaited(self) -> str:
+        """Whom a question waits for, in words."""
+        if len(self.hosts) > 1:
+            return f"a dispatcher ({', '.join(self.hosts)})"
+        return f"the dispatcher on {self.leader}"
+
+    async def submit(
+        self, request: pb.SubmitRequest, sent: Callable[[], object] = lambda: None
+    ) -> pb.SubmitReply:
+        """Raises Unavailable; then it may be queued all the same, if `sent` was called.
 
         A dispatcher that is being started again is waited for, or another that takes over; the key
         sees to it that what was queued just before is not queued again.
         """
         give_key(request)
         once = partial(self._ask_once, "Submit", request, pb.SubmitReply)
-        return self._checked(await self._submitted(once))
+        return self._checked(await self._submitted(once, sent))
 
     async def submit_and_watch(
-        self, request: pb.SubmitRequest
+        self, request: pb.SubmitRequest, sent: Callable[[], object] = lambda: None
     ) -> tuple[pb.SubmitReply, Watching | None]:
         """Likewise, and what `watch` says of these jobs where one call does for both."""
         give_key(request)
         if self._earlier != self.leader and request.ByteSize() <= WATCHED_BYTES:
             try:
-                return await self._submitted(partial(self._queue_once, request))
+                return await self._submitted(partial(self._queue_once, request), sent)
             except NotOffered:
                 self._earlier = self.leader
-        return await self.submit(request), None
+        return await self.submit(request, sent), None
 
-    async def _submitted(self, once: Callable[[], Awaitable[Found]]) -> Found:
+    async def _submitted(
+        self, once: Callable[[], Awaitable[Found]], sent: Callable[[], object]
+    ) -> Found:
+        async def reached() -> Found:
+            await self._channel()
+            sent()
+            return await once()
+
         takes_over_s = TERMS_WAITED * self._config.dispatch.term_s if len(self.hosts) > 1 else 0.0
-        return await self._again(once, SUBMIT_RESTART_S, takes_over_s)
+        return await self._again(reached, SUBMIT_RESTART_S, takes_over_s)
 
     async def _queue_once(self, request: pb.SubmitRequest) -> tuple[pb.SubmitReply, Watching]:
         data = request.SerializeToString()

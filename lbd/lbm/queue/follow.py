@@ -14,6 +14,7 @@ from lbd.lbm.queue.shown_output import RETRY_FOR_S, RETRY_S, Patience, ShownOutp
 from lbd.lbm.session.replies import pack_end
 from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.local import client_tags as tags
+from lbd.local.client_frames import Frame
 from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.job_phrases import jobs_do
@@ -22,7 +23,6 @@ from lbd.text.units import duration_text
 LAST_WORDS_S = 1.0
 REMARK_AFTER_S = 3.0
 AWAY = "its dispatcher cannot be reached"
-Frame = tuple[bytes, bytes]
 
 
 @dataclass(slots=True)
@@ -50,6 +50,24 @@ class FollowedJobs:
     def __post_init__(self) -> None:
         self._output = ShownOutput(self.queue, self.user, self.send)
         self._ended = AwaitedJobs(self.numbers)
+
+    async def attend(
+        self, listen: Callable[[], Awaitable[list[Frame]]], received: list[Frame]
+    ) -> None:
+        """Until all have ended and the client has been told, or it is gone."""
+        following = asyncio.create_task(self.follow(), name=f"follow {self.jobs}")
+        hearing = self.listen(listen, received)
+        listening = asyncio.create_task(hearing, name=f"listen to {self.jobs}")
+        try:
+            await asyncio.wait((following, listening), return_when=asyncio.FIRST_COMPLETED)
+            # Either may be the first to notice.
+            if not following.done() or isinstance(following.exception(), OSError):
+                await self.leave()
+        finally:
+            for task in (following, listening):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, OSError, ValueError):
+                    await task
 
     async def follow(self) -> None:
         """Until all have ended and the client has been told. Raises OSError if it is gone."""

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lbd.errors import LbdError, Unavailable
 from lbd.lbm.core.command_end import LBRUN_FAILED, CommandEnd
@@ -20,17 +21,19 @@ from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.request import make_request
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.queue.dispatcher_client import DispatcherClient, Watching
-from lbd.lbm.queue.follow import FollowedJobs, Frame
+from lbd.lbm.queue.early_frames import EarlyFrames, OnItsWay, report_waiting
+from lbd.lbm.queue.follow import FollowedJobs
 from lbd.lbm.queue.followed_array import FollowedArray
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.session.replies import pack_end
 from lbd.lbm.session.request import ClientRequest, read_request, within
 from lbd.lbm.staging.pack_store import Note
-from lbd.lbm.staging.queued_files import QueuedFiles, reporting
+from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
+from lbd.local.client_frames import Frame
 from lbd.local.subordinate_ids import range_owner
 from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import dispatch_pb2 as pb
@@ -133,8 +136,24 @@ async def serve_queued(
 ) -> None:
     """`taken` is called when no more of the request is held here than its options. Raises OSError
     if the client is gone."""
-    caller, (sock, listen), (request, options) = client[0], ends, asked
-    loop = asyncio.get_running_loop()
+    sock, listen = ends
+    early = EarlyFrames(listen, more)
+    try:
+        await _serve(home, client, sock, asked, early, taken)
+    finally:
+        early.close()
+
+
+async def _serve(
+    home: OutboundContext,
+    client: tuple[Caller, PeerProcess],
+    sock: socket.socket,
+    asked: Asked,
+    early: EarlyFrames,
+    taken: Callable[[], None],
+) -> None:
+    caller, (request, options), way = client[0], asked, OnItsWay()
+    loop, is_detached = asyncio.get_running_loop(), request.has(tags.FLAG_DETACH)
 
     async def send(tag: bytes, data: bytes = b"") -> None:
         await loop.sock_sendall(sock, frames.pack(tag, data))
@@ -142,47 +161,49 @@ async def serve_queued(
     try:
         if home.queue is None or home.files is None:
             raise Unavailable("this host has no certificate (lbctl init, lbctl join), so no queue")
-        taking = asyncio.ensure_future(take(home, home.queue, home.files, client, request, options))
-        submission, reply, watching = await reporting(taking, lambda: send_soon(sock, tags.TAKEN))
+        queue, files = home.queue, home.files
+        taking = asyncio.ensure_future(take(home, queue, files, client, request, options, way))
+        found = await early.meanwhile(taking, partial(report_waiting, sock, queue, way))
+        if early.interrupted:
+            with contextlib.suppress(OSError):
+                await send(tags.DONE, pack_end(way.interrupted_by(early.interrupted, queue)))
+        is_unwanted = bool(early.interrupted) or (early.is_gone and not is_detached)
+        if is_unwanted and not way.may_be_confirmed:
+            taking.cancel()
+            return
+        submission, reply, watching = found or await taking
     except LbdError as problem:
         problem.__traceback__ = None  # else `taking` has it, it this frame, and this frame `taking`
-        await send(tags.DONE, pack_end(CommandEnd(LBRUN_FAILED, "failed", reason=str(problem))))
+        end = CommandEnd(LBRUN_FAILED, "failed", reason=str(problem))
+        if not early.interrupted:
+            await send(tags.DONE, pack_end(end))
         return
     text, last = str(reply.first), reply.first + reply.count - 1
     if name := submission.spec.files:
-        await home.files.queued(note_of(name, caller, request, reply))
-    user = submission.user
+        await files.queued(note_of(name, caller, request, reply))
+    whose = submission.user, caller.uid
     numbers = text if reply.count == 1 else f"{text}-{last}"
-    attached = FollowedJobs(home.queue, home.files, user, caller.uid, text, numbers, send, name)
+    attached = FollowedJobs(queue, files, *whose, text, numbers, send, name)
     attached.watching = watching
     if options.array:
         attached.array = FollowedArray(text, options.array, request.has(tags.FLAG_PROGRESS))
-    del taking, submission, watching
+    del taking, found, submission, watching
     request.argv, request.environment, options.input = [], [], b""
     taken()
+    if is_unwanted:
+        return await attached.leave()
     try:
         attached.shown_reason = reply.warning
         for line in remarks(text, reply, options.key):
             await send(tags.WARN, line.encode())
         await send(tags.QUEUED, text.encode())
     except OSError:  # gone meanwhile
-        if not request.has(tags.FLAG_DETACH):
+        if not is_detached:
             await attached.leave()
         raise
-    if request.has(tags.FLAG_DETACH):
+    if is_detached:
         return
-    following = asyncio.create_task(attached.follow(), name=f"follow {text}")
-    listening = asyncio.create_task(attached.listen(listen, more), name=f"listen to {text}")
-    try:
-        await asyncio.wait((following, listening), return_when=asyncio.FIRST_COMPLETED)
-        # Either may be the first to notice.
-        if not following.done() or isinstance(following.exception(), OSError):
-            await attached.leave()
-    finally:
-        for task in (following, listening):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, OSError, ValueError):
-                await task
+    await attached.attend(early.read, early.kept)
 
 
 def remarks(jobs: str, reply: pb.SubmitReply, key: str) -> list[str]:
@@ -198,12 +219,6 @@ def remarks(jobs: str, reply: pb.SubmitReply, key: str) -> list[str]:
     return lines
 
 
-def send_soon(sock: socket.socket, tag: bytes) -> None:
-    """One that may be lost if the client does not read."""
-    with contextlib.suppress(OSError):
-        sock.send(frames.pack(tag))
-
-
 async def take(
     home: OutboundContext,
     queue: DispatcherClient,
@@ -211,22 +226,29 @@ async def take(
     client: tuple[Caller, PeerProcess],
     request: ClientRequest,
     options: SubmitOptions,
+    way: OnItsWay,
 ) -> tuple[pb.SubmitRequest, pb.SubmitReply, Watching | None]:
     """Into the queue. Raises LbdError."""
+
+    def sent() -> None:
+        way.is_sent = True
+
     uid, notifications = client[0].uid, files.notifications
     if options.notify:
         notifications.check(uid, options.notify)
     submission = await make_submission(home, *client, request, options)
     if request.is_staged:
         submission.spec.files = await files.gather(request, uid)
-    watching = None
-    if request.has(tags.FLAG_DETACH):
-        reply = await queue.submit(submission)
-    else:
-        reply, watching = await queue.submit_and_watch(submission)
-    if reply.error:
-        if submission.spec.files:
+    watching, reply, way.asked_s = None, None, time.monotonic()
+    try:
+        if request.has(tags.FLAG_DETACH):
+            reply = await queue.submit(submission, sent)
+        else:
+            reply, watching = await queue.submit_and_watch(submission, sent)
+    finally:
+        if submission.spec.files and (reply.error if reply is not None else not way.is_sent):
             files.store.drop(submission.spec.files)
+    if reply.error:
         raise Unavailable(reply.error)
     if options.notify:
         await notifications.queued(uid, options.notify, submission, reply)

@@ -1,20 +1,19 @@
 """Could a command begin there? For `explain`, which shows of each host why it is no candidate.
 
-The far side goes all the way to the point of exec: a child becomes the user, goes to the directory,
-compares it, looks for the program. Nothing runs, and no slot is taken.
+The far side says so by a dry start.
 """
 
 import asyncio
 import itertools
 import os
 
-from lbd.errors import LbdError, Unavailable
+from lbd.errors import Unavailable
 from lbd.keeper.run_as import Refuse
 from lbd.lbm.core.journey import keeps_here
 from lbd.lbm.inbound.checked_request import read_run_request
 from lbd.lbm.inbound.context import InboundContext
-from lbd.lbm.inbound.order_from_request import explain, make_order
-from lbd.lbm.keeper_link import SpawnFailed
+from lbd.lbm.inbound.dry_start import dry_start
+from lbd.lbm.inbound.order_from_request import make_order
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.request import stamp_message
@@ -67,17 +66,12 @@ class Checks:
         admitted = await self._host.admit(request.user, request.uid, request.origin)
         if isinstance(admitted, Refuse):
             return lbm_pb2.CheckReply(reason=admitted.reason, phase="admission")
-        request.job_id = f"check.{next(self._numbers)}"
-        request.closed_fds = 7
+        request.job_id = str(next(self._numbers))
         order = make_order(request, admitted.run_as, self._host.rules.config)
-        order.check = True
         async with self._turns:
-            try:
-                await self._host.link.ask(order, ANSWER_S)
-            except SpawnFailed as found:
-                return lbm_pb2.CheckReply(reason=explain(request, found), phase=found.phase)
-            except (TimeoutError, LbdError) as problem:
-                return lbm_pb2.CheckReply(reason=str(problem) or "no answer", phase="spawn")
+            found = await dry_start(self._host.link, request, order, ANSWER_S)
+        if found is not None:
+            return lbm_pb2.CheckReply(reason=found.reason, phase=found.phase)
         return lbm_pb2.CheckReply(able=True)
 
     async def explain(self, question: Json, caller: Caller) -> Json:

@@ -5,8 +5,10 @@ packed into the spool, where that host finds them. What is done in the directory
 keeper does as its user (file_worker.py).
 """
 
+import asyncio
 import os
 from functools import partial
+from typing import TypeVar
 
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import LocalUser
@@ -21,6 +23,9 @@ from lbd.lbm.staging.workdirs import AWAY, FilesRefused, Workdir, check_allowed,
 from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.text.name_patterns import fill_in, shown_id
+
+STOPPED = "it was asked to end"
+Done = TypeVar("Done")
 
 
 class AttemptFiles:
@@ -113,3 +118,15 @@ class AttemptFiles:
     def close(self) -> None:
         """It is removed once nothing runs in it."""
         self._host.workdirs.end(self._name)
+
+
+async def result_of(work: asyncio.Task[Done]) -> Done:
+    """Of what is done as its user, who may keep it from ending. Raises FilesRefused if it was
+    stopped."""
+    try:
+        await asyncio.wait((work,))
+    finally:
+        work.cancel()
+    if work.cancelled():
+        raise FilesRefused(STOPPED, "late")
+    return work.result()

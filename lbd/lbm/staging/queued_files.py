@@ -12,7 +12,6 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
@@ -38,7 +37,6 @@ from lbd.text.name_patterns import fill_in, shown_id
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 Result = TypeVar("Result")
 
-TOLD_EVERY_S = 1.0  # to who waits while the files are packed and the dispatcher takes the job
 RETRY_S, RETRY_MAX_S, RETRY_SHARE = 10.0, 600.0, 8  # the longer it has ended, the later again
 PAUSE_S = 0.5
 MARK_DIGITS = 12  # of a note's name, which is random
@@ -272,13 +270,6 @@ class QueuedFiles:
             )
             self.store.room.keep(await asyncio.to_thread(self.store.names))
             await asyncio.sleep(SWEEP_EVERY_S)
-
-
-async def reporting(work: "asyncio.Future[Result]", report: Callable[[], object]) -> Result:
-    """The result of what may take long; `report` is called now and then meanwhile."""
-    while not (await asyncio.wait((work,), timeout=TOLD_EVERY_S))[0]:
-        report()
-    return work.result()
 
 
 def mark_of(note: Note, job: int) -> bytes:

@@ -142,6 +142,7 @@ def test_the_users_of_a_keeper_are_read_from_its_command_line():
         "auto",
         pack_gate(users, 7),
         "::1 1",
+        "/var/lib/lbd/spool",
     ]
     line = b"".join(word.encode() + b"\0" for word in words)
     assert users_of(line) == users

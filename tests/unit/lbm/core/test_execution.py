@@ -142,6 +142,14 @@ SCENARIOS = {
         (2, EndWanted(0, "regroup"), [LATE, FreeSlot(), DropFiles()]),
         (3, Released(), []),
     ]),
+    "one of a gang that its host's rules forbid": (replace(STAGED, is_of_gang=True), [
+        (0, Admitted(), [AskSlot()]),
+        (0, SlotGranted(), [PrepareFiles()]),
+        (1, FilesReady(), [ReportReady()]),
+        (1, NotStarted("no", "admission.programs", 13),
+         [ReportRefused("no", "admission.programs", 13), FreeSlot(), DropFiles()]),
+        (2, Released(), []),
+    ]),
     "one of a gang is held no longer than its lease": (replace(QUEUED, is_of_gang=True), [
         (0, Admitted(), [AskSlot()]),
         (0, SlotGranted(), [ReportReady()]),

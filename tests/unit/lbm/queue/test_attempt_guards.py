@@ -31,7 +31,7 @@ from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.load.process_table import TaskStat
 from lbd.load.procfs import TICKS_PER_S
 from lbd.local import frames
-from lbd.model import GANG_MOVES, GANG_SHOWN, JobId
+from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.process.boot_clock import clock_s
@@ -48,6 +48,10 @@ class Link:
     def __init__(self):
         self.told, self.spawns, self.orders = [], [], []
         self.process = 1  # of what it begins
+        self.checked = []
+        self.answers = asyncio.Event()  # what it is asked
+        self.answers.set()
+        self.forbids = None
 
     async def spawn(self, order, descriptors, stopped, limit):
         spawned = Spawned(stopped)
@@ -55,6 +59,13 @@ class Link:
         self.orders.append((order, limit))
         self.spawns.append(spawned)
         return spawned
+
+    async def ask(self, order, patience_s):
+        self.checked.append(order)
+        await self.answers.wait()
+        if self.forbids is not None:
+            raise self.forbids
+        return ""
 
     async def send(self, *order):
         self.told.append(order)
@@ -347,7 +358,7 @@ async def test_it_is_moved_unless_its_dispatcher_forbids_that_or_its_output_was_
     made = Attempt(host, SimpleNamespace(spool=spool), start, news.append, clock_s() + 30.0)
     await begin(made)
     assert made.is_movable is movable
-    spool.shown.add((start.job, start.attempt))
+    spool.shown.add(KEY)
     assert not made.is_movable
     made.owner_wants(Treatment.STILL, "h2's owner is back")
     assert (news[-1].event, news[-1].reason) == ("stopped", "h2's owner is back")
@@ -356,34 +367,6 @@ async def test_it_is_moved_unless_its_dispatcher_forbids_that_or_its_output_was_
     host.link.spawns[0].exited.set_result(ProcessExit(0, 0.0, 0.0, 0, False, ""))
     await until(lambda: made.is_over)
     assert not spool.shown
-
-
-async def test_one_of_a_gang_asks_for_all_to_begin_again_unless_its_output_was_shown(host, news):
-    start = start_of()
-    start.gang_hosts.extend(["h1", "h2"])
-    spool = Spool()
-    made = Attempt(host, SimpleNamespace(spool=spool), start, news.append, clock_s() + 30.0)
-    made.begin()
-    await until(lambda: news and news[-1].event == "ready")
-    made.feed(e.Released())
-    await until(lambda: made.execution.process is not None)
-    assert made.is_movable
-    for treatment, asked in ((Treatment.STILL, ""), (Treatment.GO, GANG_MOVES)):
-        made.owner_wants(treatment, f"h2's owner is back; {asked}")
-        assert (news[-1].event, news[-1].stop_reason) == ("stopped", asked)
-    made.owner_wants(Treatment.GO, "h2's owner is back; move")
-    assert made.is_running  # the dispatcher ends it, with the others
-    made.owner_wants(Treatment.NONE)
-    assert (news[-1].event, news[-1].stop_reason) == ("continued", "")
-    spool.shown.add((start.job, start.attempt))
-    spool.when_shown[start.job, start.attempt]()
-    assert (news[-1].event, news[-1].stop_reason) == ("continued", GANG_SHOWN)
-    assert not made.is_movable
-    (*_, last) = made.reports(has_ended=False)
-    assert last.stop_reason == GANG_SHOWN  # for the next dispatcher
-    host.link.spawns[0].exited.set_result(ProcessExit(0, 0.0, 0.0, 0, False, ""))
-    await until(lambda: made.is_over)
-    assert not spool.when_shown
 
 
 async def test_an_eviction_is_reported_so_that_an_older_dispatcher_begins_it_again(host, news):

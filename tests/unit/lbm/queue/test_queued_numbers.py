@@ -21,6 +21,7 @@ async def test_numbers_that_no_jobs_can_have_are_refused(tmp_path, monkeypatch, 
     async def several(*_given, **_named):
         yield pb.JobsInfo(submitted=reply)
 
+    monkeypatch.setattr(client, "_channel", one)
     monkeypatch.setattr(client, "_ask_once", one)
     monkeypatch.setattr(client, "_answers", several)
     for submit in (client.submit, client.submit_and_watch):

@@ -34,7 +34,7 @@ async def test_one_that_was_refused_holds_nothing(monkeypatch):
         with ours, theirs:
             ours.setblocking(False)
             body = frames.field(tags.ARGUMENT, b"true") + frames.field(tags.AFTER, b"ok:1")
-            client, ends = (None, None), (ours, None)
+            client, ends = (None, None), (ours, asyncio.Event().wait)
             asked = submit.read_queued(body)
             await submit.serve_queued(Home, client, ends, asked, [], lambda: None)
             del asked

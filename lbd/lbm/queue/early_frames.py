@@ -1,0 +1,111 @@
+"""What a client of `-q` or `-d` says and hears before its job is queued.
+
+A dispatcher that is being started again is waited for. Whoever interrupts `lbrun` meanwhile is
+answered at once, and so is one that is gone: what has not been submitted by then is not submitted.
+What has been may be queued yet, and is cancelled then.
+"""
+
+import asyncio
+import contextlib
+import math
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from lbd.lbm.core.command_end import BY_SIGNAL, CommandEnd
+from lbd.lbm.core.journey import ENDING_SIGNALS
+from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.local import client_tags as tags
+from lbd.local import frames
+from lbd.local.client_frames import Frame, latest
+
+LOOK_EVERY_S = 0.5
+REMARK_AFTER_S = 2.0
+Done = TypeVar("Done")
+
+
+@dataclass(slots=True)
+class EarlyFrames:
+    listen: Callable[[], Awaitable[list[Frame]]]
+    kept: list[Frame] = field(default_factory=list)
+    is_gone: bool = False
+    _reading: "asyncio.Task[list[Frame]] | None" = None
+
+    @property
+    def interrupted(self) -> int:
+        """By which signal the job is to end; 0: by none."""
+        found = [body[0] for tag, body in self.kept if tag == tags.SIGNAL and len(body) == 1]
+        return next((number for number in found if number in ENDING_SIGNALS), 0)
+
+    async def meanwhile(
+        self, work: "asyncio.Future[Done]", report: Callable[[], object]
+    ) -> Done | None:
+        """The result of the work; None: its client wants no more of it. `report` is called now and
+        then. Raises what the work raises, OSError, ValueError."""
+        while not (self.interrupted or self.is_gone):
+            reading = self._reading = self._reading or asyncio.create_task(self._read())
+            done, _ = await asyncio.wait(
+                (work, reading), timeout=LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            if work in done:
+                return work.result()
+            if reading in done:
+                self._reading = None
+                received = reading.result()
+                self.kept, self.is_gone = latest([*self.kept, *received]), not received
+            else:
+                report()
+        return None
+
+    async def _read(self) -> list[Frame]:
+        return await self.listen()
+
+    async def read(self) -> list[Frame]:
+        """The next ones, for whoever listens once the job is queued. Raises OSError, ValueError."""
+        reading, self._reading = self._reading or asyncio.create_task(self._read()), None
+        return await reading
+
+    def close(self) -> None:
+        if self._reading is not None and not self._reading.cancel():
+            with contextlib.suppress(OSError, ValueError, asyncio.CancelledError):
+                self._reading.result()  # nobody hears of it
+
+
+@dataclass(slots=True)
+class OnItsWay:
+    """A submission."""
+
+    asked_s: float = math.inf  # since when the dispatcher is waited for
+    is_sent: bool = False  # it may be queued
+    is_said: bool = False  # that it waits
+
+    @property
+    def may_be_confirmed(self) -> bool:
+        """So soon that an answer is worth waiting for, by which it can be cancelled."""
+        return self.is_sent and not self.is_said
+
+    def interrupted_by(self, number: int, queue: DispatcherClient) -> CommandEnd:
+        reason = "interrupted: nothing was queued"
+        if self.may_be_confirmed:
+            reason = "interrupted: the job is cancelled"
+        elif self.is_sent:
+            reason = f"interrupted: {queue.awaited} has not confirmed the job; if `lbctl jobs` "
+            reason += "lists it later, `lbctl kill` ends it"
+        return CommandEnd(BY_SIGNAL + number, "interrupted", reason=reason)
+
+
+def report_waiting(sock: socket.socket, queue: DispatcherClient, way: OnItsWay) -> None:
+    """That the client is not forgotten, and once what it waits for."""
+    send_soon(sock, tags.TAKEN)
+    if not way.is_said and time.monotonic() >= way.asked_s + REMARK_AFTER_S:
+        way.is_said = True
+        text = f"waiting for {queue.awaited}, which has not answered yet"
+        send_soon(sock, tags.WARN, text.encode())
+
+
+def send_soon(sock: socket.socket, tag: bytes, body: bytes = b"") -> None:
+    """One that may be lost if the client does not read."""
+    with contextlib.suppress(OSError):
+        sock.send(frames.pack(tag, body))

@@ -1,0 +1,87 @@
+"""What comes of a client of `-q` before its job is queued is kept, and honoured."""
+
+import asyncio
+import signal
+
+import pytest
+
+from lbd.errors import Unavailable
+from lbd.lbm.queue.early_frames import EarlyFrames
+from lbd.local import client_tags as tags
+
+INTERRUPT, USER = ((tags.SIGNAL, bytes((n,))) for n in (signal.SIGINT, signal.SIGUSR1))
+
+
+class Client:
+    def __init__(self):
+        self.sent = asyncio.Queue()
+
+    def says(self, *found):
+        self.sent.put_nowait(list(found))
+
+
+@pytest.fixture
+async def client():
+    return Client()
+
+
+@pytest.fixture
+async def early(client):
+    early = EarlyFrames(client.sent.get)
+    yield early
+    early.close()
+
+
+async def ignored():
+    pass
+
+
+async def test_other_signals_are_for_when_the_job_is_queued(client, early):
+    work = asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(early.meanwhile(work, ignored))
+    client.says(USER)
+    client.says(USER, (tags.FORCE, b""))
+    while client.sent.qsize():  # noqa: ASYNC110  # nobody says so
+        await asyncio.sleep(0)
+    work.set_result("queued")
+    assert await waiting == "queued"
+    assert early.kept in ([USER], [USER, (tags.FORCE, b"")])
+    client.says(INTERRUPT)
+    read = early.kept + await early.read()
+    assert USER in read
+
+
+async def test_an_interrupt_is_not_kept_waiting(client, early):
+    client.says(USER)
+    client.says(INTERRUPT)
+    work = asyncio.get_running_loop().create_future()
+    assert await early.meanwhile(work, ignored) is None
+    assert (early.interrupted, early.is_gone) == (signal.SIGINT, False)
+    assert not work.done()
+
+
+async def test_one_that_came_with_the_request_counts_before_it_is_submitted(early):
+    early.kept = [INTERRUPT]
+    assert await early.meanwhile(asyncio.get_running_loop().create_future(), ignored) is None
+
+
+async def test_nor_is_one_that_is_gone(client, early):
+    client.says()
+    assert await early.meanwhile(asyncio.get_running_loop().create_future(), ignored) is None
+    assert (early.interrupted, early.is_gone) == (0, True)
+
+
+async def test_what_fails_says_why(early):
+    async def fail():
+        raise Unavailable("no")
+
+    with pytest.raises(Unavailable, match="no"):
+        await early.meanwhile(asyncio.ensure_future(fail()), ignored)
+
+
+async def test_what_is_being_read_as_the_job_is_queued_is_not_lost(client, early):
+    work = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(0.01, work.set_result, "queued")
+    assert await early.meanwhile(work, ignored) == "queued"
+    client.says(INTERRUPT)
+    assert await early.read() == [INTERRUPT]
