@@ -31,6 +31,7 @@ from lbd.keeper.kept_ports import KeptPorts
 from lbd.keeper.lbm_connection import LbmLine
 from lbd.keeper.limits.ceilings import read_totals
 from lbd.keeper.limits.cgroups import Containment
+from lbd.keeper.limits.portions import PAUSE_S
 from lbd.keeper.limits.time_limits import KEEPER, OVER, Limits
 from lbd.keeper.limits.warden import Warden
 from lbd.keeper.pending_orders import Beginnings
@@ -79,8 +80,9 @@ from lbd.process.service_manager import ServiceManager
 if TYPE_CHECKING:
     from lbd.keeper.job import Running
 
-POLL_ENDING_MS, ALONE_MS, FOR_EVER_MS = 5, 500, (1 << 31) - 1
-REAPED_AT_ONCE = 512  # a job can leave us more orphans than we can ever bury
+POLL_ENDING_MS, ALONE_MS, FOR_EVER_MS = int(PAUSE_S * 1e3), 500, (1 << 31) - 1
+AGAIN_S = 0.1  # what was killed may have begun others
+REAPED_AT_ONCE = 128  # a job can leave us more orphans than we can ever bury
 LAST_FRAMES = 1024
 LAST_S, LAST_LOOK_S = 2.0, 0.005  # for the children we have killed to be gone, at our own end
 PR_SET_CHILD_SUBREAPER = 36
@@ -299,7 +301,7 @@ class Keeper:
             name, job = by_pid[pid]
             if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
                 job.stopping.seen(job.pid, stopped=os.WIFSTOPPED(status))
-                if not job.treated.is_still:
+                if not job.treated.is_still and job.kill_at_s is None:
                     frame = frame_of(STOPPED, (JOB, name), (NUMBER, int(os.WIFSTOPPED(status))))
                     self._say(frame, name)
             else:
@@ -316,8 +318,11 @@ class Keeper:
                 job.stopping.look(job.pid, job.group)
                 if job.kill_at_s is not None and now_s >= job.kill_at_s:
                     self._containment.end_tree(name, job.pid, job.group, job.uid)
-                    signal_group(job.pid, signal.SIGKILL)
-                    job.kill_at_s = now_s + 0.1
+                    if self._containment.is_between_portions(name):
+                        job.kill_at_s = now_s + PAUSE_S
+                    else:
+                        signal_group(job.pid, signal.SIGKILL)
+                        job.kill_at_s = now_s + AGAIN_S
                 continue
             if not self._containment.end_tree(name, job.pid, job.group, job.uid):
                 continue

@@ -24,8 +24,8 @@ from typing import NoReturn
 
 from lbd.keeper.gate import Gate
 from lbd.keeper.interpreter import die_with_keeper
-from lbd.keeper.limits.cgroups import kill_begun
 from lbd.keeper.limits.marked_processes import MarkLook
+from lbd.keeper.limits.portions import at_once, kill_begun
 from lbd.keeper.protocol import PATHS, PATHS_MAX, UID
 from lbd.load import process_table
 from lbd.local import frames
@@ -98,7 +98,8 @@ def _end_all(uid: int, paths: list[bytes], owner: int, gate: Gate) -> NoReturn:
         while (found := look.answers()) is None:
             time.sleep(PAUSE_S)
         # Who cannot be looked at has made it so.
-        kill_begun({pid: began[pid] for pid, holding in found.items() if holding is not False})
+        held = {pid: began[pid] for pid, holding in found.items() if holding is not False}
+        at_once(kill_begun(held))
     os._exit(0)
 
 

@@ -114,7 +114,12 @@ def everybody() -> dict[int, TaskStat]:
 
 def with_descendants(ancestors: Iterable[int], tasks: Mapping[int, TaskStat]) -> set[int]:
     """Returns these processes and all their descendants."""
-    found = set(ancestors)
-    while more := {pid for pid, task in tasks.items() if task.parent in found} - found:
-        found |= more
+    children: dict[int, list[int]] = {}
+    for pid, task in tasks.items():
+        children.setdefault(task.parent, []).append(pid)
+    left = list(found := set(ancestors))
+    while left:
+        more = [pid for pid in children.get(left.pop(), ()) if pid not in found]
+        found.update(more)
+        left += more
     return found

@@ -8,15 +8,15 @@ tried, not assumed.
 
 import contextlib
 import os
-import signal
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator
 from functools import partial
 from pathlib import Path
 
 from lbd.keeper.limits.ceilings import GROUP_MODE, Ceilings, join, usable
 from lbd.keeper.limits.marked_processes import MarkLook
+from lbd.keeper.limits.portions import at_once, begun_in, kill_begun, kill_group, tasks_of
 from lbd.load import cgroup, process_table
 from lbd.load.process_table import uid_of, with_descendants
 from lbd.load.procfs import read_small
@@ -72,6 +72,7 @@ class Containment:
         self._beside = list(map(str, self.ceilings.directories(self.base)))
         # by job that ends; and when those began that are looked at
         self._looks: dict[str, tuple[MarkLook, dict[int, int]]] = {}
+        self._rounds: dict[str, Generator[None, None, bool]] = {}  # by job that ends
         self.others: Callable[[], Collection[int]] = tuple  # leaders of sessions that are no strays
 
     def described(self, kind: bytes, limits: bytes) -> tuple[tuple[bytes, str], ...]:
@@ -88,13 +89,13 @@ class Containment:
                 time.sleep(CLEAR_PAUSE_S)
             unread |= {pid for pid, is_marked in marked.items() if is_marked is None}
             left = [pid for pid, is_marked in marked.items() if is_marked]
-            kill_begun({pid: began[pid] for pid in left})
+            at_once(kill_begun({pid: began[pid] for pid in left}))
             members = dict[int, int]()
             for parent in self._directories():
                 for group in [path for path in parent.iterdir() if path.is_dir()]:
-                    members |= begun_in(partial(cgroup.members, group))
+                    members |= at_once(begun_in(partial(cgroup.members, group)))
                     _remove(str(group))
-            kill_begun(members)
+            at_once(kill_begun(members))
             if not left and not members:
                 return
             time.sleep(CLEAR_PAUSE_S)
@@ -123,20 +124,33 @@ class Containment:
             join(Path(group))
 
     def end_tree(self, job: str, leader: int, group: str, uid: int) -> bool:
-        """Kill whatever is left of the job. True once nothing is; else call again shortly. `uid`:
-        whose it is."""
-        if not group:
-            return not self._kill_marked(job, leader, uid, self.others())
-        members = _members(group)
-        if not members:
-            return True
-        if self.kind == "cgroup2" and os.path.exists(f"{group}/cgroup.kill"):
-            Path(group, "cgroup.kill").write_text("1")
-        else:
-            kill_begun(begun_in(partial(_members, group)), leader)
+        """Kill whatever is left of the job, by portions. True once nothing is; else call again
+        shortly. `uid`: whose it is."""
+        steps = self._rounds.get(job)
+        if steps is None:
+            if not (_members(group) if group else _has_children()):
+                return True
+            steps = self._round(job, leader, group, uid)
+        self._rounds[job] = steps
+        try:
+            next(steps)
+        except StopIteration as end:
+            del self._rounds[job]
+            return not end.value
         return False
 
-    def _kill_marked(self, job: str, leader: int, uid: int, others: Collection[int]) -> bool:
+    def is_between_portions(self, job: str) -> bool:
+        """Is it to be gone on with soon?"""
+        return job in self._rounds
+
+    def _round(self, job: str, leader: int, group: str, uid: int) -> Generator[None, None, bool]:
+        """Over all that there is now. True if there was something, or may be."""
+        if group:
+            yield from kill_group(group, leader, has_kill=self.kind == "cgroup2")
+            return True
+        return (yield from self._kill_marked(job, leader, uid))
+
+    def _kill_marked(self, job: str, leader: int, uid: int) -> Generator[None, None, bool]:
         """Without cgroups: kill the leader's session, what carries the job's mark, and the children
         of both: those that hide where they come from are not to be found once their parents are
         dead.
@@ -144,16 +158,12 @@ class Containment:
         Anybody can write a mark. So it counts below ourselves only, with a process of the job's
         user. One of these whose mark cannot be read has it.
 
-        True if there was something, or may be. Every orphan of ours becomes a child of the keeper,
-        the subreaper; so without any child there is nothing to look for.
+        True if there was something, or may be.
         """
-        try:
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return False
-        everybody = process_table.everybody()
+        everybody = yield from tasks_of(process_table.pids())
         ours = with_descendants([os.getpid()], everybody)
         everybody.pop(os.getpid(), None)
+        others = self.others()
         alive = {pid: task for pid, task in everybody.items() if not task.has_ended}
         found = {pid for pid, task in alive.items() if task.session == leader}
         elsewhere = [pid for pid in ours & alive.keys() if alive[pid].session not in others]
@@ -168,11 +178,12 @@ class Containment:
             same = {pid for pid in strays if began.get(pid) == alive[pid].started_ticks}
             found |= {pid for pid in same if marked[pid] is not False}
         tree = with_descendants(found, everybody)
-        kill_begun({pid: everybody[pid].started_ticks for pid in tree}, leader)
+        yield from kill_begun({pid: everybody[pid].started_ticks for pid in tree}, leader)
         return bool(found) or marked is None
 
     def ended(self, job: str) -> None:
         """Nothing more is asked about it."""
+        self._rounds.pop(job, None)
         if (look := self._looks.pop(job, None)) is not None:
             look[0].close()
 
@@ -181,7 +192,7 @@ class Containment:
         if self.base is None and (left := _children() - spares):
             everybody = process_table.everybody()
             tree = with_descendants(left & everybody.keys(), everybody)
-            kill_begun({pid: everybody[pid].started_ticks for pid in tree})
+            at_once(kill_begun({pid: everybody[pid].started_ticks for pid in tree}))
 
     def forget(self, group: str, *, beside: bool = True) -> None:
         """Remove a job's empty cgroups; `beside`: those of its limits, too."""
@@ -227,25 +238,18 @@ def _remove(group: str) -> None:
             os.rmdir(directory)
 
 
-def begun_in(members: Callable[[], Iterable[int]]) -> dict[int, int]:
-    """When each member of a group began, in ticks. Another process may have its number by then, so
-    those count that are members still."""
-    began = {pid: task.started_ticks for pid in members() if (task := process_table.task_of(pid))}
-    still = set(members())
-    return {pid: ticks for pid, ticks in began.items() if pid in still}
-
-
-def kill_begun(began: Mapping[int, int], leader: int = 0) -> None:
-    """Stopped first, so that no shell lives to say what became of its child; but not the `leader`,
-    whose stops are told. `began`: when each did, in ticks: another may have its number by now."""
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid, ticks in began.items():
-            with contextlib.suppress(OSError):
-                process_table.send_signal(pid, ticks, signal.SIGKILL if pid == leader else number)
-
-
 def _others() -> dict[int, process_table.TaskStat]:
     return {pid: task for pid, task in process_table.everybody().items() if pid != os.getpid()}
+
+
+def _has_children() -> bool:
+    """Every orphan of ours becomes a child of the keeper, the subreaper; so without any child there
+    is nothing to look for."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _children() -> set[int]:

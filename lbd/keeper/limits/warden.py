@@ -27,7 +27,7 @@ from functools import partial
 from typing import NoReturn
 
 from lbd.keeper.child import Helper, Parent, leave_keeper
-from lbd.keeper.limits.cgroups import begun_in, kill_begun
+from lbd.keeper.limits.portions import at_once, begun_in, kill_begun
 from lbd.keeper.limits.time_limits import FAR_S, processes_of
 from lbd.process.boot_clock import clock_s
 
@@ -115,7 +115,7 @@ class Lease:
             with contextlib.suppress(OSError):
                 _write(self.group, "cgroup.kill", b"1")
                 return
-            kill_begun(begun_in(partial(_members, self.group)))
+            at_once(kill_begun(at_once(begun_in(partial(_members, self.group)))))
         elif self._is_not_reaped():
             for pid in processes_of(self.pid, ""):
                 _signal(pid)

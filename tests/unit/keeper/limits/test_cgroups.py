@@ -9,6 +9,7 @@ import pytest
 
 from lbd.keeper.limits import cgroups, marked_processes
 from lbd.keeper.limits.cgroups import MARK, Containment
+from lbd.keeper.limits.portions import at_once, begun_in
 from lbd.load import process_table
 
 
@@ -114,7 +115,7 @@ def test_who_has_a_members_number_by_the_time_it_is_looked_at_is_no_member():
         try:
             began = process_table.task_of(process.pid).started_ticks
             readings = iter([[process.pid], []])
-            assert cgroups.begun_in(lambda: next(readings)) == {}
-            assert cgroups.begun_in(lambda: [process.pid]) == {process.pid: began}
+            assert at_once(begun_in(lambda: next(readings))) == {}
+            assert at_once(begun_in(lambda: [process.pid])) == {process.pid: began}
         finally:
             process.kill()

@@ -1,0 +1,140 @@
+"""A job of many processes ends by portions."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from lbd.keeper.limits import cgroups, portions
+from lbd.keeper.limits.cgroups import Containment
+from lbd.load import process_table
+from lbd.load.process_table import TaskStat
+
+PORTION, MANY = 4, 18
+ENDED = b"ZX"
+
+
+@pytest.fixture(autouse=True)
+def _small_portions(monkeypatch):
+    monkeypatch.setattr(portions, "PORTION", PORTION)
+
+
+class Crowd:
+    """Processes that do nothing, as the members of a group."""
+
+    def __init__(self):
+        self.all = [self.another() for _ in range(MANY)]
+
+    def another(self):
+        return subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL)
+
+    def members(self):
+        return [process.pid for process in self.all if state_of(process.pid) not in ENDED]
+
+    def close(self):
+        for process in self.all:
+            process.kill()
+            process.wait()
+
+
+def state_of(pid):
+    task = process_table.task_of(pid)
+    return task.state if task is not None else b"X"
+
+
+def wait_for(pids, states):
+    while any(state_of(pid) not in states for pid in pids):
+        os.sched_yield()
+
+
+@pytest.fixture
+def crowd():
+    made = Crowd()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """Each process and the signal that it was sent, in turn."""
+    found, send = [], process_table.send_signal
+
+    def noted(pid, ticks, number):
+        found.append((pid, number))
+        send(pid, ticks, number)
+
+    monkeypatch.setattr(process_table, "send_signal", noted)
+    return found
+
+
+def test_after_each_portion_the_keeper_serves_the_others(crowd, sent):
+    of_a_turn, before = [], 0
+    began = portions.at_once(portions.begun_in(crowd.members))
+    for _ in portions.kill_begun(began):
+        of_a_turn.append(len(sent) - before)
+        before = len(sent)
+    assert max(of_a_turn) == PORTION
+    assert sum(of_a_turn) == len(sent) == 2 * MANY
+    wait_for([process.pid for process in crowd.all], ENDED)
+
+
+def test_few_are_ended_in_one_go(crowd):
+    few = crowd.members()[:PORTION]
+    began = portions.at_once(portions.begun_in(lambda: few))
+    assert list(portions.kill_begun(began)) == []
+    wait_for(few, ENDED)
+
+
+def test_all_stand_still_before_one_dies_and_the_leader_dies_last(crowd, sent):
+    """No shell is to see its child die; and while the leader is there its children are its own."""
+    leader = crowd.all[MANY // 2].pid
+    began = portions.at_once(portions.begun_in(crowd.members))
+    portions.at_once(portions.kill_begun(began, leader))
+    assert [number for _, number in sent] == [signal.SIGSTOP] * MANY + [signal.SIGKILL] * MANY
+    assert sent[0] == (leader, signal.SIGSTOP)
+    assert sent[-1] == (leader, signal.SIGKILL)
+
+
+def test_who_was_begun_meanwhile_is_ended_in_the_next_round(tmp_path, crowd, monkeypatch):
+    """By a keeper that kills each: with one portion of every round another process begins."""
+    held = Containment(str(tmp_path), False)
+    monkeypatch.setattr(cgroups, "_members", lambda _: crowd.members())
+    monkeypatch.setattr(portions.cgroup, "members", lambda _: crowd.members())
+    turns = between = 0
+    while not held.end_tree("1.1", crowd.all[0].pid, str(tmp_path), os.getuid()):
+        turns += 1
+        if held.is_between_portions("1.1"):
+            between += 1
+            if turns < 2 * MANY:
+                crowd.all.append(crowd.another())
+    assert between > MANY // PORTION
+    assert len(crowd.all) > MANY
+    assert not crowd.members()
+    assert not held.is_between_portions("1.1")
+
+
+def test_without_cgroups_all_that_there_is_is_read_by_portions(tmp_path, crowd, monkeypatch):
+    """Ten thousand processes of one user are read at the end of anybody's job."""
+    held = Containment(str(tmp_path), False)
+    read, of_a_turn = [], []
+    task_of = process_table.task_of
+    monkeypatch.setattr(process_table, "task_of", lambda pid: read.append(pid) or task_of(pid))
+    monkeypatch.setattr(process_table, "pids", crowd.members)
+    while not held.is_between_portions("1.1"):
+        held.end_tree("1.1", 1 << 30, "", os.getuid())
+    for _ in range(MANY // PORTION - 1):
+        before = len(read)
+        assert not held.end_tree("1.1", 1 << 30, "", os.getuid())
+        of_a_turn.append(len(read) - before)
+    assert max(of_a_turn) <= PORTION
+    held.ended("1.1")
+    assert not held.is_between_portions("1.1")
+
+
+def test_descendants_are_found_however_deep_they_are():
+    """Each of a chain as long as there may be processes has the one before as its parent."""
+    deep = 20_000
+    tasks = {pid: TaskStat(b"S", pid - 1, False, 0, 1, 0) for pid in range(2, deep)}
+    assert len(process_table.with_descendants([1], tasks)) == deep - 1
+    assert process_table.with_descendants([deep - 2], tasks) == {deep - 2, deep - 1}
