@@ -2,6 +2,7 @@
 
 import functools
 import os
+from collections.abc import Sequence
 
 from lbd.config.schema import Config
 from lbd.keeper.gate import ACCOUNT, REFUSED
@@ -99,7 +100,7 @@ def is_rule(phase: str) -> bool:
     return phase.startswith(("admission.", ACCOUNT))
 
 
-def is_link_to(name: str, paths: list[str]) -> str:
+def is_link_to(name: str, paths: Sequence[str]) -> str:
     """`paths`: where the program was found and what that is; none from an earlier keeper."""
     found, program = paths if len(paths) == 2 else ("", "")
     if found in ("", program):
@@ -154,9 +155,8 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed) -> str:
         why = CLOSED.get(trouble.phase.removeprefix(ACCOUNT), "may not log in here")
         return f"the account for {request.user} {why} (users.allow)"
     if is_rule(trouble.phase):
-        rule, *paths = trouble.phase.split("\0")
         name = request.argv[0].decode(errors="replace")
-        return not_allowed(name, rule, is_link_to(name, paths))
+        return not_allowed(name, trouble.phase, is_link_to(name, trouble.paths))
     if trouble.phase == REFUSED:
         return (
             f"its keeper does not become {request.user}: it may run with other [users] settings "

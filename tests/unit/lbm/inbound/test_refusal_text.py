@@ -24,8 +24,7 @@ def test_a_forbidden_program_is_said_with_what_it_is_a_link_to():
     request = lbm_pb2.RunRequest(origin="h1", argv=[b"cc"])
 
     def said(*paths):
-        phase = "\0".join(("admission.deny_programs", *paths))
-        return explain(request, SpawnFailed(phase, errno.EACCES))
+        return explain(request, SpawnFailed("admission.deny_programs", errno.EACCES, paths))
 
     end = "(admission.deny_programs); its administrator may change that"
     assert said() == f"cc is not allowed here {end}", "by an earlier keeper"
