@@ -345,9 +345,7 @@ def slots(reply: Json, config: Config) -> Iterator[Check]:
     total, allowed = number(table(reply, "slots"), "total"), config.admission.slots
     if total < allowed:
         says = f"{total:.0f} are in force, as lbm.slots has it; admission.slots is {allowed}"
-        yield Check(
-            "slots", WARN, says, "raise lbm.slots (then `lbctl restart`), or lower the other"
-        )
+        yield Check("slots", WARN, says, "raise lbm.slots (`lbctl restart`), or lower the other")
 
 
 def is_cgroup(way: str) -> bool:
