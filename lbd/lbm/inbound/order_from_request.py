@@ -8,10 +8,12 @@ from lbd.config.schema import Config
 from lbd.keeper.gate import ACCOUNT, REFUSED
 from lbd.keeper.limits.ceilings import nice_of
 from lbd.keeper.limits.time_limits import KEEPER
+from lbd.keeper.program_rules import is_code
 from lbd.keeper.run_as import CLOSED, LocalUser
 from lbd.keeper.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.core.admission import not_allowed
+from lbd.lbm.core.environment import names_shown
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.staging.step import step_words
 from lbd.net.gen import lbm_pb2
@@ -71,6 +73,16 @@ def make_order(
         allowed=() if worker else tuple(config.admission.programs),
         denied=() if worker else tuple(config.admission.deny_programs),
     )
+
+
+def withheld_here(request: lbm_pb2.RunRequest, config: Config) -> str:
+    """Of its environment, by the owner's rules for programs; for its user, with -v."""
+    if not (config.admission.programs or config.admission.deny_programs):
+        return ""
+    names = [item.partition(b"=")[0] for item in request.environment]
+    dropped = [name.decode(errors="replace") for name in names if is_code(name)]
+    rule = "programs" if config.admission.programs else "deny_programs"
+    return f"withheld there (admission.{rule}): {names_shown(dropped)}" if dropped else ""
 
 
 @functools.lru_cache(maxsize=1)
