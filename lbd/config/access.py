@@ -95,8 +95,8 @@ class AdmissionConfig(Section):
     # "22:00-06:00", "mon-fri 18:00-08:00" (past midnight, the day is the one on which it started),
     # or five fields as in a crontab
     when: tuple[str, ...] = listed("mon-fri 18:00-08:00", "sat,sun")
-    # commands of other hosts and queued jobs that run here at once, if fewer than lbm.slots;
-    # includes those sent by name (-H). 0 = lbm.slots
+    # commands of other hosts and queued jobs that run here at once, including those sent by name
+    # (-H); above lbm.slots, that is in force. 0 = lbm.slots
     slots: int = within(0, 0, 65536)
     # no new commands while the load index here is above this; 0 = no limit
     load_ceiling: float = within(0.0, 0.0, 10000.0)

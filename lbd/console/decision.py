@@ -22,6 +22,7 @@ from lbd.console.reply import Json, number, tables, text
 from lbd.errors import LbdError, Unavailable
 from lbd.launch.directory_look import find_program
 from lbd.launch.exec import exit_status_of
+from lbd.policy.view import NO_SLOT
 from lbd.text.placement_phrases import TIMED, LoadsSeen, why_placed
 
 
@@ -113,6 +114,8 @@ def show(
     reason = text(reply, "reason")
     verdicts = {"here": "runs here, on", "there": "goes to", "wait": "waits for room; best is"}
     verdict = verdicts.get(text(reply, "verdict"), text(reply, "verdict"))
+    if is_full(reply):
+        verdict = "would wait for a slot on"
     why = why_of(reply)
     paint = paint_for(sys.stdout)
     put(
@@ -148,6 +151,13 @@ def why_of(reply: Json) -> str:
     if math.isnan(cpu_s):
         return f"{why}; its CPU time is not known yet"
     return f"{why}; its learnt CPU time is {duration(cpu_s)}"
+
+
+def is_full(reply: Json) -> bool:
+    """Would it go to a host that has no free slot, as one that is named?"""
+    chosen = text(reply, "host") if text(reply, "verdict") == "there" else ""
+    full = {text(row, "name") for row in tables(reply, "candidates") if text(row, "why") == NO_SLOT}
+    return chosen in full
 
 
 def candidate_row(rank: int, item: Json, chosen: str) -> Row:

@@ -10,7 +10,7 @@ from pathlib import Path
 from lbd import __version__
 from lbd.config.schema import Config
 from lbd.console.daemons import START
-from lbd.console.reply import Json, number, text
+from lbd.console.reply import Json, number, table, text
 from lbd.dispatch.ledger.database_url import exposed
 from lbd.errors import ConfigError
 from lbd.model import STOPPED
@@ -338,6 +338,14 @@ def limits(reply: Json, config: Config) -> Iterator[Check]:
         )
     else:
         yield Check("limits", OK, says)
+
+
+def slots(reply: Json, config: Config) -> Iterator[Check]:
+    """Where two settings say how many: the smaller is in force."""
+    total, allowed = number(table(reply, "slots"), "total"), config.admission.slots
+    if total < allowed:
+        says = f"{total:.0f} are in force, as lbm.slots has it; admission.slots is {allowed}"
+        yield Check("slots", WARN, says, "raise lbm.slots (`lbctl restart`), or lower the other")
 
 
 def is_cgroup(way: str) -> bool:

@@ -18,6 +18,7 @@ from lbd.doctor.checks import (
     limits,
     local_checks,
     peer,
+    slots,
 )
 from lbd.doctor.peers import (
     algorithms,
@@ -119,6 +120,7 @@ def check_lbm(daemons: Daemons) -> Iterator[Check]:
     yield version("LBM", text(reply, "version"))
     yield from containment(reply, daemons.config.host.name)
     yield from limits(reply, daemons.config)
+    yield from slots(reply, daemons.config)
     if number(reply, "keeper") > 0:
         pid = int(number(reply, "keeper"))
         yield from keeper_state(pid)

@@ -47,8 +47,9 @@ def rule_against(program: bytes, allowed: list[str], denied: list[str]) -> str:
 
 def without_code(environment: dict[bytes, bytes]) -> dict[bytes, bytes]:
     """As a command gets it where the owner says which programs may run."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if not NAMES.match(name.decode("utf-8", "surrogateescape"))
-    }
+    return {name: value for name, value in environment.items() if not is_code(name)}
+
+
+def is_code(name: bytes) -> bool:
+    """May a variable of that name change a program's code?"""
+    return NAMES.match(name.decode("utf-8", "surrogateescape")) is not None

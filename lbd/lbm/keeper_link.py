@@ -66,12 +66,14 @@ class ProcessExit:
 
 
 class SpawnFailed(LbdError):
-    """The keeper could not start it, and nothing ran. `phase` and `number`, an errno, say where."""
+    """The keeper could not start it, and nothing ran. `phase` and `number`, an errno, say where;
+    of a program that a rule forbids, `paths`: where it was found, and what that is a link to."""
 
-    def __init__(self, phase: str, number: int) -> None:
+    def __init__(self, phase: str, number: int, paths: Sequence[str] = ()) -> None:
         super().__init__(f"{phase}: {os.strerror(number)}")
         self.phase = phase
         self.number = number
+        self.paths = paths
 
 
 @dataclass(slots=True)
@@ -236,7 +238,8 @@ class KeeperLink:
         elif tag == keeper.FAILED:
             del self._jobs[job]
             # Who waited for its beginning may have gone; its end frees the slot in any case.
-            spawned.fail(SpawnFailed(given[keeper.PHASE].decode(), int(given[keeper.NUMBER])))
+            phase, *paths = given[keeper.PHASE].decode().split("\0")
+            spawned.fail(SpawnFailed(phase, int(given[keeper.NUMBER]), paths))
         elif tag == keeper.ANSWERED:
             del self._jobs[job]
             _settle(spawned.answered, given[keeper.ANSWER].decode())

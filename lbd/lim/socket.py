@@ -334,7 +334,8 @@ class Operations:
         before = self._state.settings.drain_notes.get(host)
         if drained and self._state.table.is_drained(self._state.table.entries[host]):
             reply["before"] = r.drain_note(self._state, host)
-        note = m.DrainNote(reason, caller_name(caller)[: m.BY_CHARS_MAX], time.time())
+        by = f"{caller_name(caller)}@{self._state.me}"[: m.BY_CHARS_MAX]
+        note = m.DrainNote(reason, by, time.time())
         notes: dict[HostId, m.DrainNote | None] = {host: note if drained else None}
         ended = m.PastDrain(host, before, note.by, note.since) if before else None
         if (drained and before and "before" in reply and not reason) or (

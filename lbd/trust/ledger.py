@@ -49,6 +49,11 @@ class Ledger:
         }
         return Revocations(self.number, lowest, f"{self.home} {self.target}" if self.target else "")
 
+    def others(self, own: str, now_s: float) -> list[str]:
+        """The hosts besides that one whose certificates hold."""
+        held = (host for host, one in self.hosts.items() if not one.revoked and one.until_s > now_s)
+        return sorted(host for host in held if host != own)
+
     def without(self, host: str) -> "Ledger":
         """Its certificate is revoked."""
         hosts = {**self.hosts, host: replace(self.hosts[host], revoked=True)}

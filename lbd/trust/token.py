@@ -59,3 +59,8 @@ def parse(text: str) -> Token:
     if len(known) != SECRET_BYTES + FINGERPRINT_BYTES or check != checksum(known):
         raise ConfigError(f"the token is cut short or mistyped; {FIX}")
     return Token(known[:SECRET_BYTES], known[SECRET_BYTES:])
+
+
+def joining_command(target: str, token: str) -> str:
+    """`echo` is the shell's own: the arguments of a program are for every user to see."""
+    return f"echo {token} | lbctl join {target} -"

@@ -55,9 +55,18 @@ def test_a_program_is_told_by_its_real_path(two, rules, tmp_path):
     link = tmp_path / "harmless"
     link.symlink_to(sys.executable)
     rules(deny_programs=(os.path.realpath(sys.executable),))
-    refused(on_h2(two, link, "-c", "print(1)"), "deny_programs")
+    result = on_h2(two, link, "-c", "print(1)")
+    refused(result, "deny_programs")
+    assert f"{link} is a link to {os.path.realpath(sys.executable)} (admission" in result.stderr
     rules(programs=(os.path.realpath(sys.executable),))
     assert on_h2(two, link, "-IS", "-c", "print(1)").stdout == "1\n"
+
+
+def test_a_user_is_told_what_the_rules_for_programs_withhold(two, rules):
+    rules(deny_programs=("/usr/bin/nothing",))
+    result = two.run("h1", "lbrun", "-v", "-H", "h2", "true", env={"CLASSPATH": "/x"})
+    assert "withheld there (admission.deny_programs): " in result.stderr
+    assert "CLASSPATH" in result.stderr
 
 
 def test_a_closed_host_is_no_candidate(two, rules):

@@ -76,14 +76,14 @@ def test_drain_and_undrain_are_seen_everywhere(lab):
 def test_a_drain_has_a_reason_and_an_author_everywhere(lab):
     lab.run("h1", "lbctl", "drain", "h2", "--reason", "disk sdb", check=True)
     me = pwd.getpwuid(os.geteuid()).pw_name
-    said = re.compile(rf"h2: drained by {me} since [^;]*: disk sdb")
+    said = re.compile(rf"h2: drained by {me}@h1 since [^;]*: disk sdb")
     for host in lab.hosts:
         lab.wait_until(
             lambda host=host: said.search(lab.run(host, "lbctl", "status").stdout),
             f"{host} says so",
         )
     again = lab.run("h3", "lbctl", "drain", "h2", check=True)
-    assert f"h2 was already drained by {me} since" in again.stderr
+    assert f"h2 was already drained by {me}@h1 since" in again.stderr
     lab.run("h3", "lbctl", "undrain", "h2", check=True)
     assert "disk sdb" not in lab.run("h3", "lbctl", "status").stdout
 

@@ -137,9 +137,13 @@ def init(options: argparse.Namespace, path: str | None) -> int:
     if options.next:
         token = authority.new_token(options.next, TOKEN_LIFE_S, now_s)
         print(f"then on {options.next}, within {duration_text(TOKEN_LIFE_S)}:")
-        print(f"  {joining_command(target, token.text())}")
+        print(f"  {tokens.joining_command(target, token.text())}")
     else:
-        print(with_config("then here, for each other host:\n  lbctl token create HOST", path))
+        others = ", ".join(authority.ledger().others(config.host.name, now_s))
+        known = f"these have joined already: {others}\n" if others else ""
+        print(
+            with_config(f"{known}then here, for each other host:\n  lbctl token create HOST", path)
+        )
     return 0
 
 
@@ -158,13 +162,8 @@ def run_service(verb: str, config: Config) -> None:
     """The process with the authority's key. Nothing where the package is not installed; what is
     wrong is in its journal."""
     if Path("/run/systemd/system").is_dir() and config.path == str(SYSTEM_FILE):
-        words = ("systemctl", verb, "lbd-authority.service")
-        subprocess.run(words, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def joining_command(target: str, token: str) -> str:
-    """`echo` is the shell's own: the arguments of a program are for every user to see."""
-    return f"echo {token} | lbctl join {target} -"
+        words, null = ("systemctl", verb, "lbd-authority.service"), subprocess.DEVNULL
+        subprocess.run(words, check=False, stdout=null, stderr=null)
 
 
 def host_name(text: str) -> str:
@@ -325,7 +324,7 @@ def create(options: argparse.Namespace, path: str | None) -> int:
     if not options.host and not options.any:
         say("the first host to use it may join; `lbctl token create HOST` makes one for that host")
     if sys.stdout.isatty():  # what reads the token through a pipe knows what to do with it
-        say(f"on {where}, within {within}: {joining_command(target, 'TOKEN')}")
+        say(f"on {where}, within {within}: {tokens.joining_command(target, 'TOKEN')}")
     print(token.text())
     return 0
 

@@ -18,6 +18,7 @@ MAKE_FLAGS = (b"MAKEFLAGS", b"MFLAGS", b"CARGO_MAKEFLAGS")
 JOBSERVER = (b"--jobserver-auth", b"--jobserver-fds", b"--jobserver-style")
 JOBS = re.compile(rb"-j\d*|--jobs(=\d*)?")
 SHIMS, PATH = b"LBD_SHIMS=", b"PATH="
+SHOWN = 8  # names, to people
 VERDICTS, NAME_BYTES = 4096, 256  # remembered, of names no longer than that
 REMEMBERED_BYTES = 1 << 16  # of the last environment
 
@@ -99,3 +100,9 @@ def without_jobserver(flags: bytes) -> bytes:
         return flags
     left = [w for w in words[:end] if not w.startswith(JOBSERVER) and not JOBS.fullmatch(w)]
     return b" ".join(left + words[end:])
+
+
+def names_shown(names: list[str]) -> str:
+    """The first few, and how many more."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(sorted(names)[:SHOWN]) + more

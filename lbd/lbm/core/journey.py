@@ -116,6 +116,16 @@ class Journey:
     def __post_init__(self) -> None:
         self.search = Search(self.demands, self.bounds, set(self.demands.excluded))
 
+    @property
+    def why_waiting(self) -> str:
+        """Of one that has not begun anywhere, for people; "" if it does not wait for long."""
+        full = f": {', '.join(sorted(self.search.full))} full" if self.search.full else ""
+        return {
+            JourneyPhase.WAITING: f"waiting for room on a host{full}",
+            JourneyPhase.STARTING: f"waiting for a slot on {self.place.host}",
+            JourneyPhase.TURN: "waiting for its turn to run here",
+        }.get(self.phase, "")
+
     def handle(self, event: Event, now_s: float) -> list[Action]:
         """What is to be done about an event."""
         if self.phase is JourneyPhase.DONE:

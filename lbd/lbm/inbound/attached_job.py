@@ -18,7 +18,7 @@ from lbd.lbm.handover.fds import NotNow
 from lbd.lbm.handover.records import Attached
 from lbd.lbm.inbound.checked_request import job_of, read_run_request, spec_of
 from lbd.lbm.inbound.context import DRAINED, InboundContext
-from lbd.lbm.inbound.order_from_request import explain, make_order, over_memory
+from lbd.lbm.inbound.order_from_request import explain, make_order, over_memory, withheld_here
 from lbd.lbm.inbound.origin import Origin
 from lbd.lbm.inbound.performer import FAULT, Performer, not_started
 from lbd.lbm.inbound.stdio import JobStdio
@@ -142,7 +142,8 @@ class AttachedJob(Performer):
         if complaint := workdir_trouble(self):
             return e.Denied(complaint, "admission")
         answer = await super().admit()
-        self.note = self.admitted.note
+        dropped = withheld_here(self.request, self.host.rules.config)
+        self.note = "; ".join(filter(None, (self.admitted.note, dropped)))
         complaint = self.host.threads.of(self.request.user).why_stuck()
         admitted = isinstance(answer, e.Admitted)
         return e.Denied(complaint, "admission") if admitted and complaint else answer

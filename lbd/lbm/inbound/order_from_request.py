@@ -2,15 +2,18 @@
 
 import functools
 import os
+from collections.abc import Sequence
 
 from lbd.config.schema import Config
 from lbd.keeper.gate import ACCOUNT, REFUSED
 from lbd.keeper.limits.ceilings import nice_of
 from lbd.keeper.limits.time_limits import KEEPER
+from lbd.keeper.program_rules import is_code
 from lbd.keeper.run_as import CLOSED, LocalUser
 from lbd.keeper.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.core.admission import not_allowed
+from lbd.lbm.core.environment import names_shown
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.staging.step import step_words
 from lbd.net.gen import lbm_pb2
@@ -72,6 +75,16 @@ def make_order(
     )
 
 
+def withheld_here(request: lbm_pb2.RunRequest, config: Config) -> str:
+    """Of its environment, by the owner's rules for programs; for its user, with -v."""
+    if not (config.admission.programs or config.admission.deny_programs):
+        return ""
+    names = [item.partition(b"=")[0] for item in request.environment]
+    dropped = [name.decode(errors="replace") for name in names if is_code(name)]
+    rule = "programs" if config.admission.programs else "deny_programs"
+    return f"withheld there (admission.{rule}): {names_shown(dropped)}" if dropped else ""
+
+
 @functools.lru_cache(maxsize=1)
 def absolute(path: str) -> bytes:
     """An LBM has one configuration, and stays where it is."""
@@ -99,7 +112,7 @@ def is_rule(phase: str) -> bool:
     return phase.startswith(("admission.", ACCOUNT))
 
 
-def is_link_to(name: str, paths: list[str]) -> str:
+def is_link_to(name: str, paths: Sequence[str]) -> str:
     """`paths`: where the program was found and what that is; none from an earlier keeper."""
     found, program = paths if len(paths) == 2 else ("", "")
     if found in ("", program):
@@ -154,9 +167,8 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed) -> str:
         why = CLOSED.get(trouble.phase.removeprefix(ACCOUNT), "may not log in here")
         return f"the account for {request.user} {why} (users.allow)"
     if is_rule(trouble.phase):
-        rule, *paths = trouble.phase.split("\0")
         name = request.argv[0].decode(errors="replace")
-        return not_allowed(name, rule, is_link_to(name, paths))
+        return not_allowed(name, trouble.phase, is_link_to(name, trouble.paths))
     if trouble.phase == REFUSED:
         return (
             f"its keeper does not become {request.user}: it may run with other [users] settings "

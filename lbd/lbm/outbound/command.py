@@ -215,6 +215,10 @@ class Command:
             self.remote.force()
 
     @property
+    def why_waiting(self) -> str:
+        return self.journey.why_waiting
+
+    @property
     def far(self) -> RemoteRun | None:
         """What the client's messages are for, once there is one."""
         return self.remote.run if self.remote is not None else None

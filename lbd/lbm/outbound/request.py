@@ -5,6 +5,7 @@ import functools
 from lbd.config.schema import Config
 from lbd.launch.directory_stamp import Stamp
 from lbd.launch.terminal_modes import pack_modes, pack_size
+from lbd.lbm.core.environment import names_shown
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.next_host_after_refusal import Bounds
 from lbd.lbm.session.peer_process import Limit, PeerProcess
@@ -13,8 +14,6 @@ from lbd.local import client_tags as tags
 from lbd.model import HostId, JobId
 from lbd.net.gen import lbm_pb2
 from lbd.text.needs_words import needs_text
-
-SHOWN = 8
 
 
 def bounds_of(config: Config, *, has_peers: bool) -> Bounds:
@@ -101,10 +100,7 @@ def terminal_message(request: ClientRequest) -> lbm_pb2.Terminal | None:
 
 def withheld(names: list[str]) -> str:
     """For -v: what a command may miss there."""
-    if not names:
-        return ""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"; withheld: {', '.join(sorted(names)[:SHOWN])}{more}"
+    return f"; withheld: {names_shown(names)}" if names else ""
 
 
 def stamp_message(stamp: Stamp | None) -> lbm_pb2.DirectoryStamp | None:

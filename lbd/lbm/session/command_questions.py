@@ -133,7 +133,8 @@ class CommandAnswers:
         if asked.verb == "wait" and asked.patience_s > 0:
             await self._end_of(job, min(PATIENCE_MAX_S, asked.patience_s))
         is_open = job.id in self._home.jobs.running
-        return pb.CommandReply(job=job_record(job, self._home.staying), open=is_open)
+        record = job_record(job, self._home.staying, self._home.commands)
+        return pb.CommandReply(job=record, open=is_open)
 
     def _check(self, asked: pb.CommandRequest, owner: Asker, host: str, runs_on: str) -> None:
         """Raises Refusal, which says nothing of whose it is."""

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 
 from lbd.lbm.core.jobs import Job
+from lbd.lbm.outbound.context import Underway
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.usage.record import Usage
 from lbd.load.process_table import task_of
@@ -21,8 +22,11 @@ STOPPED = b"Tt"  # states of a process
 STOPPED_REASON = "stopped by a signal"
 
 
-def job_record(job: Job, staying: Mapping[JobId, PeerProcess]) -> lbm_pb2.JobRecord:
-    """`staying`: what has become a command on this host, which says itself how it is."""
+def job_record(
+    job: Job, staying: Mapping[JobId, PeerProcess], underway: Mapping[JobId, Underway]
+) -> lbm_pb2.JobRecord:
+    """`staying`: what has become a command on this host, which says itself how it is; `underway`:
+    what has not, which knows what it waits for."""
     record = lbm_pb2.JobRecord(
         id=job.id,
         name=job.name,
@@ -42,6 +46,8 @@ def job_record(job: Job, staying: Mapping[JobId, PeerProcess]) -> lbm_pb2.JobRec
     )
     if job.exit_status is not None:
         record.exit_status = job.exit_status
+    if job.state is JobState.PENDING and (command := underway.get(job.id)) is not None:
+        record.reason = command.why_waiting or record.reason
     process = staying.get(job.id)
     task = task_of(process.pid) if process is not None and process.pid else None
     if task is not None and task.state in STOPPED:

@@ -168,7 +168,7 @@ class Questions:
             jobs += self._host.jobs.ended
         own = self._host.config.host.name
         return [
-            job_record(job, self._home.staying)
+            job_record(job, self._home.staying, self._home.commands)
             for job in jobs
             if job.origin == own
             and (asker is None or is_same(users, asker, Asker(job.user, job.uid)))

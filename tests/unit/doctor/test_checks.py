@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from lbd import __version__
+from lbd.config.access import AdmissionConfig
 from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
 from lbd.doctor.checks import (
     FAULT,
@@ -22,6 +23,7 @@ from lbd.doctor.checks import (
     key_file,
     names,
     peer,
+    slots,
     trust,
 )
 from lbd.doctor.peers import fix_of
@@ -234,3 +236,13 @@ def test_what_may_not_be_looked_at_is_not_said_to_be_right(tmp_path):
         os.seteuid(0)
     assert [check.state for check in found] == [UNSEEN]
     assert "not looked at: permission denied; run this as root" in found[0].says
+
+
+def test_of_two_settings_for_slots_the_doctor_says_which_is_in_force():
+    config = Config(admission=AdmissionConfig(slots=8))
+    reply = {"slots": {"total": 4, "used": 0}}
+    (found,) = slots(reply, config)
+    assert found.state == WARN
+    assert found.says == "4 are in force, as lbm.slots has it; admission.slots is 8"
+    assert list(slots({"slots": {"total": 8}}, config)) == []
+    assert list(slots(reply, Config())) == []

@@ -1,6 +1,7 @@
 """When `lbctl join` replaces what an earlier one has left."""
 
 import os
+import shutil
 import time
 
 import pytest
@@ -16,7 +17,7 @@ from lbd.lim.core.signed import signed_text
 from lbd.lim.settings_file import SettingsFile
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
-from lbd.trust.files import HostFiles, host_files
+from lbd.trust.files import HostFiles, authority_dir, host_files
 from lbd.trust.seals import signer_of
 
 NOW_S = time.time()
@@ -105,6 +106,23 @@ def test_the_queue_that_init_places_is_signed_for_all_hosts(tmp_path, monkeypatc
     seal = settings.seal
     assert signer_of(authority, seal.certificate, seal.signature, text).host == "h1"
     assert settings.saved["dispatch.host"] == '"h1"'
+
+
+def test_init_with_the_authority_that_was_kept_names_the_hosts_that_need_not_join(tmp_path, capsys):
+    file = tmp_path / "lbd.toml"
+    file.write_text(f'[host]\nname = "h1"\naddress = "127.0.0.1"\nstate_dir = "{tmp_path}/state"\n'
+                    f'runtime_dir = "{tmp_path}/run"\n')  # fmt: skip
+    assert main(["init", "--config", str(file)]) == 0
+    assert "joined already" not in capsys.readouterr().out
+    config = load(str(file))
+    authority = Authority(authority_dir(config), config.tls.certificate_s)
+    for host in ("h2", "h3", "h4"):
+        enrol(authority, HostFiles(tmp_path / host), host, "127.0.0.1:1", time.time())
+    authority.revoke("h4")
+    shutil.rmtree(host_files(config).root)
+    assert main(["init", "--config", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "these have joined already: h2, h3\nthen here, for each other host:\n" in said
 
 
 def test_who_is_not_root_is_told_that_the_cluster_is_private(monkeypatch, tmp_path, capsys):

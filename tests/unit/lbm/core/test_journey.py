@@ -297,6 +297,21 @@ def test_life(life):
     Life(**demands).goes(*steps)
 
 
+def test_what_waits_says_for_what():
+    life = Life()
+    assert life.journey.why_waiting == ""
+    life.goes(*ASKED, (TO_H2, START_2), (e.Sent(),))
+    assert life.journey.why_waiting == "waiting for a slot on h2"
+    life(e.StartedThere())
+    assert life.journey.why_waiting == ""
+    waiting = Life(mode="remote")
+    for event in (GO, LOOKED, e.LimSaid(Verdict.WAIT, HostId(""))):
+        waiting(event)
+    assert waiting.journey.why_waiting == "waiting for room on a host"
+    waiting.journey.search.full |= {H3, H2}
+    assert waiting.journey.why_waiting == "waiting for room on a host: h2, h3 full"
+
+
 def test_its_turn_here_is_given_back_if_its_lbrun_goes_away_before_it_begins():
     gone = e.RecordEnd(JobState.CANCELLED, reason="its lbrun has gone")
     life = Life(needs=Needs((("gpu", 1),)))

@@ -2,7 +2,9 @@
 
 import errno
 
-from lbd.lbm.inbound.order_from_request import explain
+from lbd.config.access import AdmissionConfig
+from lbd.config.schema import Config
+from lbd.lbm.inbound.order_from_request import explain, withheld_here
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.net.gen import lbm_pb2
 
@@ -24,8 +26,7 @@ def test_a_forbidden_program_is_said_with_what_it_is_a_link_to():
     request = lbm_pb2.RunRequest(origin="h1", argv=[b"cc"])
 
     def said(*paths):
-        phase = "\0".join(("admission.deny_programs", *paths))
-        return explain(request, SpawnFailed(phase, errno.EACCES))
+        return explain(request, SpawnFailed("admission.deny_programs", errno.EACCES, paths))
 
     end = "(admission.deny_programs); its administrator may change that"
     assert said() == f"cc is not allowed here {end}", "by an earlier keeper"
@@ -39,3 +40,12 @@ def test_a_keeper_with_other_settings_of_users_is_said_to_need_a_restart():
     said = explain(request, SpawnFailed("user", errno.EPERM))
     assert "systemctl restart lbd-keeper" in said
     assert "[users]" in said
+
+
+def test_what_the_rules_for_programs_withhold_is_named():
+    environment = [b"PYTHONPATH=/x", b"HOME=/home/ann", b"LD_PRELOAD=x.so"]
+    request = lbm_pb2.RunRequest(origin="h1", argv=[b"cc"], environment=environment)
+    config = Config(admission=AdmissionConfig(deny_programs=("/usr/bin/ffmpeg",)))
+    names = "LD_PRELOAD, PYTHONPATH"
+    assert withheld_here(request, config) == f"withheld there (admission.deny_programs): {names}"
+    assert withheld_here(request, Config()) == ""

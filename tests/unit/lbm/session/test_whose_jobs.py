@@ -139,7 +139,7 @@ def answering(jobs, of):
     questions = object.__new__(Questions)
     questions._cpu = CpuOfJobs("h1", CpuUsed((), {}), lambda: None)
     questions._host = SimpleNamespace(jobs=jobs, config=of)
-    questions._home = SimpleNamespace(staying={}, rules=SimpleNamespace(config=of))
+    questions._home = SimpleNamespace(staying={}, commands={}, rules=SimpleNamespace(config=of))
     return questions
 
 

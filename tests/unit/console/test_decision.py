@@ -1,0 +1,21 @@
+"""What `lbrun --explain` says of the decision it was answered."""
+
+import pytest
+
+from lbd.console.decision import show
+
+
+@pytest.mark.parametrize(
+    ("why", "verdict", "says"),
+    [
+        ("", "there", "goes to h2"),
+        ("no free slot", "there", "would wait for a slot on h2"),
+        ("drained", "there", "goes to h2"),  # the LIM has said so
+        ("no free slot", "here", "runs here, on h2"),
+    ],
+)
+def test_a_full_host_would_be_waited_for(capsys, why, verdict, says):
+    row = {"name": "h2", "load": 1.0, "age_s": 1.0, "willing": not why, "why": why}
+    reply = {"verdict": verdict, "host": "h2", "reason": "wanted", "algorithm": "GLOBAL"}
+    show({**reply, "candidates": [row]}, ["cc"], as_json=False)
+    assert capsys.readouterr().out.startswith(f"cc: {says}: wanted")
