@@ -2,7 +2,7 @@
 
 import posix
 
-from lbd.client.complaints import Trouble
+from lbd.client.complaints import REMOVED, Trouble
 
 DEPTH_MAX = 32
 UNIT_FROM_BYTES = 1024  # a smaller limit without a unit is a slip
@@ -218,7 +218,10 @@ def writable_path(path: str) -> str:
     """Absolute, since -C may take us elsewhere. Raises Trouble if no file can be made there."""
     directory, _, name = path.rpartition("/")
     if not path.startswith("/"):
-        directory = posix.getcwd() + "/" + directory
+        try:
+            directory = posix.getcwd() + "/" + directory
+        except OSError:
+            raise Trouble(f"--status-file {path}: {REMOVED}") from None
     if not name or not posix.access(directory or "/", posix.W_OK | posix.X_OK):
         raise Trouble(f"--status-file {path}: cannot create a file there")
     return f"{directory}/{name}"
