@@ -8,6 +8,7 @@ SAID_CHARS_MAX = 8000
 ERROR = 2  # the descriptor of standard error
 MISSING = 2  # ENOENT
 SHELL_SIGNS = frozenset(" ;|&<>")  # lbrun.c has the same, and the words
+REMOVED = "the working directory has been removed; go to another one"
 NO_SHELL_LINE = "not found; lbrun runs a program; for a shell line, use lbrun sh -c 'LINE'"
 
 

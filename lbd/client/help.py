@@ -14,7 +14,7 @@ usage: lbrun [OPTIONS] [--] COMMAND [ARG…]
 Run a command on the host where it will finish soonest, by measured load, as if it ran here.
 
   -H, --host NAME       run on this host, whatever the load
-  -x, --exclude NAME    never run on this host (repeatable)
+  -x, --exclude NAME    never run on this host; also h2,h3 (repeatable)
   --local, --remote     never leave this host; never run on this host
   --no-fallback         fail (125) instead of running here when the chosen host cannot run it
   -n, --slots N         slots needed on one host; 2-8: as many as are free, in $LBD_SLOTS

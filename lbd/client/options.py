@@ -2,7 +2,7 @@
 
 import posix
 
-from lbd.client.complaints import Trouble
+from lbd.client.complaints import REMOVED, Trouble
 
 DEPTH_MAX = 32
 UNIT_FROM_BYTES = 1024  # a smaller limit without a unit is a slip
@@ -101,7 +101,7 @@ def take_option(options: Options, name: str, value: str | None, rest: list[str])
             value = rest.pop(0)
         key = WITH_VALUE[name]
         if key == "exclude":
-            options.excluded.append(value)
+            options.excluded += read_names(name, value)
         elif key == "env":
             options.variables.append(value)
         elif key in NEEDS:
@@ -118,6 +118,14 @@ def take_option(options: Options, name: str, value: str | None, rest: list[str])
         raise Trouble(f"{name} takes no value")
     else:
         raise Trouble(f"unknown option {name}{nearest(name)}; see lbrun --help")
+
+
+def read_names(name: str, value: str) -> list[str]:
+    """Of hosts, with commas between. Raises Trouble."""
+    names = [part.strip() for part in value.split(",")]
+    if "" in names:
+        raise Trouble(f"{name} {value}: a host's name is missing; use {name} h2 or {name} h2,h3")
+    return names
 
 
 def nearest(name: str) -> str:
@@ -210,7 +218,10 @@ def writable_path(path: str) -> str:
     """Absolute, since -C may take us elsewhere. Raises Trouble if no file can be made there."""
     directory, _, name = path.rpartition("/")
     if not path.startswith("/"):
-        directory = posix.getcwd() + "/" + directory
+        try:
+            directory = posix.getcwd() + "/" + directory
+        except OSError:
+            raise Trouble(f"--status-file {path}: {REMOVED}") from None
     if not name or not posix.access(directory or "/", posix.W_OK | posix.X_OK):
         raise Trouble(f"--status-file {path}: cannot create a file there")
     return f"{directory}/{name}"

@@ -2,7 +2,7 @@
 
 import posix
 
-from lbd.client.complaints import Trouble, Voice, encode
+from lbd.client.complaints import REMOVED, Trouble, Voice, encode
 from lbd.client.lbm_socket import is_kept_here
 from lbd.client.options import Options, depth
 from lbd.local import client_tags as tags
@@ -101,6 +101,8 @@ def working_directory(options: Options) -> bytes:
     try:
         actual = posix.getcwdb()
     except OSError:  # it was removed: what the kernel calls it now, no other host can enter
+        if options.queued and not options.values.get("chdir", "").startswith("/"):
+            raise Trouble(f"{REMOVED}, or use -C DIR") from None
         actual = posix.readlink(b"/proc/self/cwd")
     spelled = posix.environ.get(b"PWD", b"")
     if spelled.startswith(b"/") and spelled != actual:

@@ -17,8 +17,8 @@ def runtime_dir_of(path: bytes) -> str:
 
 def never_leaves(path: bytes, command: list[bytes]) -> bool:
     """Does `eligibility.never` of that file name it? Raises Trouble."""
-    from lbd.policy.eligibility import in_list
     from lbd.policy.invocation import key_of, name_of
+    from lbd.text.program_names import in_list
 
     entries = section_of(path, "eligibility").get("never", [])
     if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):

@@ -87,9 +87,11 @@ class AdmissionConfig(Section):
     # hosts whose commands may run here; only they may read the output of queued jobs stored here
     origins: tuple[str, ...] = ()
     deny_origins: tuple[str, ...] = ()  # hosts whose commands never run here
-    # programs that may run here, by real path with links resolved: "/usr/bin/gcc-*"
+    # programs that may run here, by real path with links resolved: "/usr/bin/gcc-*"; without a
+    # directory ("gcc-*") every file of that name, also a user's own
     programs: tuple[str, ...] = ()
-    # programs that never run here. A user can copy a program: to confine users, list what may run
+    # programs that never run here, likewise. A user can copy a program: to confine users, list
+    # what may run
     deny_programs: tuple[str, ...] = ()
     # when commands of other hosts may run, by this host's clock and time zone: "sat,sun",
     # "22:00-06:00", "mon-fri 18:00-08:00" (past midnight, the day is the one on which it started),

@@ -11,6 +11,7 @@ import re
 
 from lbd.launch.directory_look import find_program
 from lbd.launch.exec import DEFAULT_PATH
+from lbd.text.program_names import is_listed
 
 PATTERNS = (
     "LD_*", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "GETCONF_DIR",  # C libraries
@@ -38,9 +39,9 @@ def program_found(name: bytes, path: bytes = DEFAULT_PATH) -> bytes:
 def rule_against(program: bytes, allowed: list[str], denied: list[str]) -> str:
     """The rule that forbids it, "" if none does."""
     path = os.fsdecode(program)
-    if any(fnmatch.fnmatchcase(path, pattern) for pattern in denied):
+    if is_listed(denied, path):
         return "deny_programs"
-    if allowed and not any(fnmatch.fnmatchcase(path, pattern) for pattern in allowed):
+    if allowed and not is_listed(allowed, path):
         return "programs"
     return ""
 

@@ -19,10 +19,11 @@ from lbd.local.json_socket import Json, Refusal
 from lbd.local.rate_limit import Rates
 from lbd.local.subordinate_ids import range_owner
 from lbd.model import Needs
-from lbd.policy.eligibility import Known, Lists, Verdict, fault_of_patterns, in_list
+from lbd.policy.eligibility import Known, Lists, Verdict, fault_of_patterns
 from lbd.policy.invocation import key_of, name_of
 from lbd.process.whole_file import write_whole
 from lbd.text.needs_words import needs_text
+from lbd.text.program_names import in_list
 
 log = logging.getLogger("lbd.lbm")
 

@@ -23,15 +23,14 @@ The peak of memory is learnt of the same runs. It does not decide whether a comm
 which hosts it would not fit (`needs.too_little_memory`).
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import translate
 from functools import lru_cache
 
 from lbd.model import NO_NEEDS, Needs
 from lbd.policy.invocation import OURS, name_of, why_stays
 from lbd.text.needs_words import read_feature_rule
+from lbd.text.program_names import WILDCARDS, in_list, patterns_of
 
 WEIGHT = 1 / 32  # of a new run in the mean, once there are so many
 LATELY = 4  # runs
@@ -45,7 +44,6 @@ SHIMLESS_SHARE = 0.2
 LIST_ENTRIES, ENTRY_CHARACTERS = 200, 100
 # Of all patterns of a list: with these it is compiled in some milliseconds, without in a hundred.
 LIST_WILDCARDS, PATTERN_CHARACTERS = 200, 4000
-WILDCARDS = "*?["
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +53,6 @@ class Lists:
     always: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     features: tuple[str, ...] = ()  # rules, as `read_feature_rule` reads them
-
-
-def patterns_of(entries: Sequence[str]) -> list[str]:
-    return [entry for entry in entries if set(entry) & set(WILDCARDS)]
 
 
 @lru_cache(maxsize=256)
@@ -83,22 +77,6 @@ def fault_of_patterns(entries: Sequence[str]) -> str:
     if len(text) > PATTERN_CHARACTERS:
         return f"has patterns that are too long: at most {PATTERN_CHARACTERS} characters in total"
     return ""
-
-
-@lru_cache(maxsize=1024)
-def prepared(entries: tuple[str, ...]) -> "tuple[frozenset[str], re.Pattern[str] | None]":
-    """The plain entries of a list, and all its patterns as one: it is asked at every command."""
-    patterns = [translate(entry) for entry in patterns_of(entries)]
-    return frozenset(entries), re.compile("|".join(patterns)) if patterns else None
-
-
-def in_list(entries: tuple[str, ...], name: str, key: str) -> bool:
-    if not entries:
-        return False
-    plain, patterns = prepared(entries)
-    if name in plain or key in plain:
-        return True
-    return patterns is not None and patterns.match(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

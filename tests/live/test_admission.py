@@ -43,6 +43,7 @@ def refused(result, rule):
         ("deny_origins", ("h*",)),
         ("programs", ("/usr/bin/nothing",)),
         ("deny_programs", (TRUE,)),
+        ("deny_programs", (os.path.basename(TRUE),)),
         ("when", ("* * 31 2 *",)),
     ],
 )

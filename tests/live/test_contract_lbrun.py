@@ -161,8 +161,18 @@ def test_host_remote_and_exclude(lab):
     assert on(lab, "--remote", "--exclude", "h3") == "h2"
     assert on(lab, "-x", "h1", "-x", "h2") == "h3"
     assert on(lab, "-x", "h2", "-x", "h3") == "h1"
+    assert on(lab, "-x", "h2,h3") == "h1"
+    assert on(lab, "--remote", "--exclude=h1,h2", "-xh1") == "h3"
     assert {on(lab, "--remote") for _ in range(3)} <= {"h2", "h3"}
     assert on(lab, "--no-fallback", "-H", "h2") == "h2"
+
+
+@pytest.mark.parametrize("names", ["", ",", "h2,", "h2,,h3"])
+def test_a_list_of_hosts_without_a_name_is_refused(lab, names):
+    result = lab.run("h1", "lbrun", "-x", names, "true")
+    assert (result.returncode, result.stdout) == (125, "")
+    said = f"lbrun: -x {names}: a host's name is missing; use -x h2 or -x h2,h3\n"
+    assert result.stderr == said
 
 
 VERBOSE = [

@@ -219,3 +219,66 @@ def test_who_only_looks_needs_no_sound_configuration(lab, tmp_path, words):
     assert_one_line(result.stderr, "lbctl", "unknown section", 'did you mean "lim"?')
     result = lab.run("h1", "lbctl", "--config", str(path), "drain", "h2")
     assert result.returncode == 2
+
+
+# Odd surroundings, with each front
+
+FRONTS = pytest.mark.parametrize("front", ["lbrun", "lbrun-python"])
+WAYS = pytest.mark.parametrize("way", ["", "--remote", "-q"])
+
+
+@FRONTS
+@pytest.mark.parametrize("way", ["-q", "-d"])
+def test_nothing_is_queued_from_a_directory_that_was_removed(lab, front, way, tmp_path):
+    script = f'mkdir gone && cd gone && rmdir ../gone && exec "$0" {way} "$@"'
+    ended = lab.run("h1", "sh", "-c", script, front, "true", cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (125, "")
+    said = "the working directory has been removed; go to another one, or use -C DIR"
+    assert ended.stderr == f"lbrun: {said}\n"
+    ended = lab.run("h1", "sh", "-c", script, front, "-C", "/", "true", cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@FRONTS
+def test_a_status_file_in_a_directory_that_was_removed_is_refused_in_one_line(lab, front, tmp_path):
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" --status-file s true'
+    ended = lab.run("h1", "sh", "-c", script, front, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (125, "")
+    assert_one_line(ended.stderr, "lbrun", "--status-file s", "has been removed")
+
+
+@FRONTS
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_the_queue_does_without_what_the_caller_has_closed(lab, front, closed, tmp_path):
+    """The socket got the number of standard output, and what the job printed went to the LBM."""
+    job = 'lbrun=$0; "$lbrun" -q sh -c "cat; echo out; echo did >did" '
+    ended = lab.run("h1", "sh", "-c", job + closed, front, cwd=tmp_path)
+    assert ended.returncode == 0
+    assert ended.stdout == ("" if ">&-" in closed.replace("2>&-", "") else "out\n")
+    assert ended.stderr == ""
+    (tmp_path / "did").unlink()
+    ended = lab.run("h1", "sh", "-c", job.replace("-q", "-d") + closed, front, cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    lab.wait_until((tmp_path / "did").exists, "it has run")
+
+
+@FRONTS
+@WAYS
+def test_a_hundred_thousand_arguments_and_an_environment_of_megabytes(lab, front, way):
+    words = (front, *way.split(), "sh", "-c", 'echo "$#" "${#LARGE_9}"', "-")
+    ended = lab.run("h1", *words, *["x"] * 100_000)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "100000 0\n", "")
+    large = {f"LARGE_{n}": "x" * (120 << 10) for n in range(15)}
+    ended = lab.run("h1", *words, env=large)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"0 {120 << 10}\n", "")
+
+
+@FRONTS
+@WAYS
+def test_in_the_environment_of_cron(lab, front, way):
+    """Which has hardly a variable, no terminal, and starts in another directory."""
+    config = lab.environment("h1")["LBD_CONFIG"]
+    found = lab.run("h1", "sh", "-c", f"command -v {front}", check=True).stdout.strip()
+    clean = ("env", "-i", f"LBD_CONFIG={config}", "HOME=/", "SHELL=/bin/sh", "PATH=/usr/bin:/bin")
+    ended = lab.run("h1", *clean, found, *way.split(), "sh", "-c", "echo $HOME", cwd="/")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "/\n", "")

@@ -76,6 +76,7 @@ ASKED = {
     "host in one word": ("-Hh2", "--"),
     "long host": ("--host=h2",),
     "all of it": ("--remote", "-x", "h3", "--exclude=h4", "--no-fallback", "-v", "--no-restart"),
+    "a list": ("-x", "h3,h4", "-xh5"),
     "a name": ("--name", "two words"),
     "an empty name": ("--name=",),
     "directory": ("-C", "/usr"),

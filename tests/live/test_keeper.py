@@ -57,7 +57,7 @@ async def test_one_that_is_told_to_end_takes_nothing_new(link, tmp_path):
     spawned = await link.spawn(sh("2.1", b"exit 0"), [], lambda _: None)
     with pytest.raises(SpawnFailed) as refused:
         await asyncio.wait_for(spawned.begun, 30)
-    assert (refused.value.phase, phase_of(refused.value)) == (KEEPER, "late")
+    assert (refused.value.phase, phase_of(refused.value.phase)) == (KEEPER, "late")
     assert link.jobs == [JobId("1.1")]
     await link.send(keeper.END_TREE, JobId("1.1"))
     ended = await asyncio.wait_for(first.exited, 30)

@@ -16,8 +16,8 @@ from lbd.console.decision import (
     trouble_here,
 )
 from lbd.errors import ConfigError
-from lbd.policy.eligibility import in_list
 from lbd.policy.invocation import key_of, name_of
+from lbd.text.program_names import in_list
 
 
 def add_options(parser: Parser) -> None:

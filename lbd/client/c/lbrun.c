@@ -286,6 +286,7 @@ static void read_options(char **word) {
         option[(int)KNOWN[i].key] = value = takes ? *value ? value + full : *++word : "";
         if (strchr("XE", KNOWN[i].key)) *next++ = text("%c%s", KNOWN[i].key, value);
         if (KNOWN[i].key == 'E' && (!*value || *value == '=')) leave_it(NULL);
+        if (KNOWN[i].key == 'X' && (!*value || strpbrk(value, ", "))) leave_it(NULL); /* a list */
     }
     command = word + (*word && !strcmp(*word, "--"));
     bool queued = option['q'] || option['d'];

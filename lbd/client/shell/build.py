@@ -21,6 +21,7 @@ from lbd.launch.exec import DEFAULT_PATH
 from lbd.local.json_socket import Json, ask
 from lbd.policy.invocation import OURS, WHY_STAYS
 from lbd.process.file_lock import lock_file
+from lbd.text.program_names import by_name
 
 LOCK_WAIT_S = 2.0
 ASK_S = 1.0
@@ -108,7 +109,8 @@ def what_stays(old: Stamp | None) -> tuple[bytes, set[str]]:
     """What the LBM says of names that need no shim. Without an answer: the set as it is."""
     lists = users_lists()
     ruled = [rule.partition(":")[0].split(" ")[0] for rule in lists["features"]]
-    stays = {*WHY_STAYS, *EVERYDAY.split()}.difference(lists["always"], ruled)
+    always = by_name((*lists["always"], *ruled))
+    stays = {*WHY_STAYS, *EVERYDAY.split()}.difference(always)
     question: Json = {"op": "shims", **lists}
     try:
         directories = find_runtime_dirs(None)

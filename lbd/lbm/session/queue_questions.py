@@ -32,6 +32,7 @@ from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.policy.invocation import key_of
 from lbd.text.needs_words import needs_text, read_needs_text
+from lbd.text.one_line import one_line
 
 PATIENCE_MAX_S = 20.0  # of one answer
 ASKED_MAX_S = 1e9  # for which one may ask
@@ -245,8 +246,9 @@ class QueueAnswers:
         attempts = {one.number: one for one in job.attempts}
         if not chain or chain[-1] not in attempts:
             if wanted is not None or ended:
-                what = "never ran" if wanted is None else f"has no attempt {wanted}"
-                raise Refusal(f"job {name_of(job)} {what}")
+                if wanted is not None:
+                    raise Refusal(f"job {name_of(job)} has no attempt {wanted}")
+                raise Refusal(f"job {name_of(job)} {why_it_never_ran(job)}", "unavailable")
             # Whoever has seen some of it goes on from there once it is known again.
             return {"data": [], "at": at or [0, 0], "attempt": 0, "more": True, "state": job.state}
         number, output_at, error_at = chain[-1], 0, 0
@@ -285,6 +287,12 @@ class QueueAnswers:
                 yield piece
         except Unavailable as problem:
             raise Refusal(str(problem), AWAY) from None
+
+
+def why_it_never_ran(job: pb.JobInfo) -> str:
+    """Of one that has ended."""
+    why = one_line(job.reason) or job.state
+    return f"was {why}" if why.startswith("cancelled before it ran") else f"never ran: {why}"
 
 
 def shown_of(job: pb.JobInfo, ended: bool) -> list[int]:

@@ -126,7 +126,7 @@ def test_who_may_not_log_in_runs_nothing(local, standing, why):
 def test_one_line_says_which_account_and_what_allows_it(why):
     request = lbm_pb2.RunRequest(user="ann", argv=[b"true"])
     trouble = SpawnFailed(ACCOUNT + why, 1)
-    assert phase_of(trouble) == "admission"
+    assert phase_of(trouble.phase) == "admission"
     text = explain(request, trouble)
     assert "ann" in text
     assert CLOSED[why] in text

@@ -21,7 +21,6 @@ from lbd.policy.eligibility import (
     Verdict,
     fault_of_features,
     fault_of_patterns,
-    in_list,
     is_due,
     judge_learnt,
     learn,
@@ -143,23 +142,6 @@ def test_only_what_is_surely_short_needs_no_shim():
     assert not needs_no_shim(Known(), T_S, 1000.0)
     once_long = Known(Estimate(0.005, 9, 1000.0, (0.2, 0.001)))
     assert not needs_no_shim(once_long, T_S, 1000.0)
-
-
-@given(st.lists(st.text(max_size=12), max_size=8), st.text(max_size=12))
-def test_any_list_is_a_list(entries, name):
-    found = in_list(tuple(entries), name, f"{name} -c")
-    assert found or name not in entries
-    assert in_list((*entries, f"{name} -c"), name, f"{name} -c")
-    assert not in_list((), name, name)
-
-
-def test_many_patterns_are_one():
-    patterns = tuple(f"*-{number}-*" for number in range(200))
-    assert in_list(patterns, "x-199-y", "x")
-    assert not in_list(patterns, "x-200-y", "x")
-    assert not in_list(("a*" * 30 + "b",), "a" * 80, "x")  # at once
-    assert in_list(("a?", "b?"), "b1", "b1 -c")
-    assert not in_list(("a?", "b?"), "xb1", "b1 -c x")
 
 
 @pytest.mark.parametrize(

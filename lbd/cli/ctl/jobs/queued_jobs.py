@@ -5,6 +5,7 @@ import base64
 import math
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 
 from lbd.cli.complaints import complain, report_error
@@ -106,23 +107,51 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     check_ids(options.ids)
     if options.failed:
         return logs_of_failed(daemons, options)
+    ids = settled(daemons, options.ids)
     try:
-        return show_output(daemons, options.ids, options.attempt, set(), follows=options.follow)
+        return show_output(daemons, ids, options.attempt, set(), follows=options.follow)
     except Refusal as problem:
         if problem.code != SEVERAL:
             raise
         if options.follow or options.attempt is not None:
             raise ConfigError(str(problem)) from None
-    found = tasks_of(daemons, options.ids)
-    begun = [one for one in found if not math.isnan(number(one, "started"))]
+    found = tasks_of(daemons, ids)
+    begun = [one for one in found if has_begun(one)]
     if len(begun) > SHOWN_MAX:
         raise ConfigError(f"{len(begun)} tasks have begun, and the outputs of {SHOWN_MAX} are "
                           "shown at once: name some of them, like 12_[1-100]")  # fmt: skip
     show_each(daemons, begun)
-    if left := len(found) - len(begun):
-        complain("lbctl", f"{left} of these tasks have not begun" if left > 1 else
-                          "1 of these tasks has not begun")  # fmt: skip
+    for line in why_not_begun([one for one in found if not has_begun(one)]):
+        complain("lbctl", line)
     return 0
+
+
+def has_begun(one: Json) -> bool:
+    return not math.isnan(number(one, "started"))
+
+
+def why_not_begun(found: list[Json]) -> Iterator[str]:
+    """Of tasks: those that wait, and those that have ended, with the first reason of these."""
+    ended = [one for one in found if text(one, "state") != "pending"]
+    if left := len(found) - len(ended):
+        yield (
+            f"{left} of these tasks have not begun"
+            if left > 1
+            else "1 of these tasks has not begun"
+        )
+    if ended:
+        why = next((f": {reason}" for one in ended if (reason := text(one, "reason"))), "")
+        yield f"{len(ended)} of these tasks never ran{why}"
+
+
+def settled(daemons: Daemons, ids: list[str], patience_s: float = RETRY_FOR_S) -> list[str]:
+    """What `last` is now: who asks again and again means one job, whatever is submitted meanwhile.
+    Raises LbdError."""
+    if "last" not in ids:
+        return ids
+    found = patiently(daemons, {"op": "queue.jobs", "ids": ["last"]}, patience_s)
+    (job,) = tables(found, "jobs") or ({},)
+    return [text(job, "id") or one if one == "last" else one for one in ids]
 
 
 def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -255,13 +284,14 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
     progress = Progress(has_terminal())
     counts: Json = {}
     try:
+        ids = settled(daemons, options.ids, options.timeout)
         if progress.is_on:
             ask = partial(patiently, daemons, progress=progress)
-            counts = table(wait_showing(ask, options.ids, give_up_s, progress), "states")
+            counts = table(wait_showing(ask, ids, give_up_s, progress), "states")
         while True:
             left_s = give_up_s - time.monotonic()
             patience_s = max(0.0, min(PATIENCE_S, left_s))
-            question: Json = {"op": "queue.wait", "ids": options.ids, "patience_s": patience_s}
+            question: Json = {"op": "queue.wait", "ids": ids, "patience_s": patience_s}
             question |= {"brief": not options.json, "outputs": True}
             reply = patiently(daemons, question, max(0.0, left_s))
             if reply.get("open") == 0:
@@ -279,6 +309,6 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json(tables(reply, "jobs"))
     if trouble := text(reply, "outputs_trouble"):
         complain("lbctl", f"outputs not fetched yet: {trouble}")
-    if line := unsuccessful(counts, options.ids):
+    if line := unsuccessful(counts, ids):
         complain("lbctl", line)
     return 0 if reply.get("all_done") else NOT_ALL

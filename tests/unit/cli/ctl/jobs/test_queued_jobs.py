@@ -310,10 +310,37 @@ def test_the_outputs_of_an_array_are_shown_one_after_the_other(daemon, capfdbina
     out, err = capfdbinary.readouterr()
     assert out.decode().splitlines()[1::2] == ["that of 5_1", "that of 5_2"]
     assert err == b"lbctl: 1 of these tasks has not begun\n"
+    never = {"state": "cancelled", "started": None, "reason": "cancelled before it ran"}
+    tasks += [{**JOB, "id": f"5_{index}", **never} for index in (4, 5)]
+    assert lbctl.main(["logs", "5"]) == 0
+    said = capfdbinary.readouterr().err.splitlines()
+    assert said[1] == b"lbctl: 2 of these tasks never ran: cancelled before it ran"
     assert lbctl.main(["logs", "-f", "5"]) == 2
     monkeypatch.setattr(queued_jobs, "SHOWN_MAX", 1)
     assert lbctl.main(["logs", "5"]) == 2
     assert b"2 tasks have begun" in capfdbinary.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("wait",), ("logs", "-f"), ("logs",)])
+def test_last_is_looked_up_once(daemon, capsys, words):
+    """What is submitted meanwhile is another job."""
+    ids = iter(["5", "6", "7"])
+
+    def jobs(_):
+        return {"ok": True, "jobs": [{**JOB, "id": next(ids), "state": "done"}]}
+
+    pieces = iter([NOT_BEGUN, NOT_BEGUN | {"attempt": 1, "more": False}])
+    waited = iter([{"open": 1}, {"open": 0, "all_done": True}])
+    lbm = daemon(
+        "lbm",
+        **{
+            "queue.jobs": jobs,
+            "queue.logs": lambda _: {"ok": True, **next(pieces)},
+            "queue.wait": lambda _: {"ok": True, "jobs": [], **next(waited)},
+        },
+    )
+    assert lbctl.main([*words, "last"]) == 0
+    assert [one["ids"] for one in lbm.asked] == [["last"], *[["5"]] * (len(lbm.asked) - 1)]
 
 
 def test_the_command_line_of_sbatch_is_not_shown_and_no_output_of_a_job_that_never_ran():

@@ -1,0 +1,59 @@
+"""`lbctl logs` of a job that never ran says why."""
+
+import pytest
+
+from tests.live.cluster import FAST, Lab
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(2, "none", "--mode", "fcfs", settings=FAST)
+    yield lab
+    lab.down()
+
+
+def queued(lab, *words):
+    return lab.run("h2", "lbrun", "-d", *words, check=True).stdout.strip()
+
+
+def cancelled(lab):
+    job = queued(lab, "--begin", "+1h", "true")
+    lab.run("h2", "lbctl", "kill", job, check=True)
+    return job
+
+
+def of_one_that_failed(lab):
+    failed = queued(lab, "false")
+    lab.run("h2", "lbctl", "wait", failed)
+    return queued(lab, "--after", failed, "true")
+
+
+CASES = {
+    "cancelled": (cancelled, "was cancelled before it ran"),
+    "refused": (
+        lambda lab: queued(lab, "-H", "h1", "no-such-program"),
+        "never ran: h1: no-such-program: No such file or directory",
+    ),
+    "dependency": (
+        of_one_that_failed,
+        "never ran: it was waiting for ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_why_there_is_no_output(lab, case):
+    make, why = CASES[case]
+    job = make(lab)
+    lab.run("h2", "lbctl", "wait", job)
+    result = lab.run("h2", "lbctl", "logs", job)
+    assert (result.returncode, result.stdout) == (1, ""), result.stderr
+    assert result.stderr.startswith(f"lbctl: job {job} {why}"), result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_of_an_array_once(lab):
+    job = queued(lab, "--array", "1-3", "--begin", "+1h", "true")
+    lab.run("h2", "lbctl", "kill", job, check=True)
+    result = lab.run("h2", "lbctl", "logs", job)
+    assert result.stderr == "lbctl: 3 of these tasks never ran: cancelled before it ran\n"
