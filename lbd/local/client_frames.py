@@ -22,6 +22,7 @@ from lbd.local.descriptors import (
 )
 
 READ_BYTES = 1 << 16
+FRAMES_AT_ONCE = 256  # short ones take many times their bytes, and a user has many connections
 DESCRIPTORS_MAX = 3
 PATIENCE_S = 1.0  # less than a client waits for its LBM
 LOOK_S = 0.05
@@ -121,18 +122,20 @@ class ClientFrames:
     def at_hand(self) -> list[Frame]:
         """The whole frames that are there already. Raises ValueError, OSError."""
         try:
-            return self.split.feed(self._receive_now())
+            return self.split.feed(self._receive_now(), FRAMES_AT_ONCE)
         except BlockingIOError:
             return []
 
     async def read(self) -> list[Frame]:
         """The next whole frames; none at the end of the connection. Raises ValueError, OSError."""
+        if found := self.split.feed(b"", FRAMES_AT_ONCE):
+            return found
         while True:
             if self.split.wanted_bytes > self._usual_bytes:
                 await self._make_room(self.split.wanted_bytes)
             if not (data := await self._receive()):
                 return []
-            if found := self.split.feed(data):
+            if found := self.split.feed(data, FRAMES_AT_ONCE):
                 return found
 
     async def _make_room(self, size: int) -> None:

@@ -6,9 +6,10 @@ could stop this daemon anyway, are bounded by what they have outstanding alone.
 """
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
+from lbd.local import frames
 from lbd.local.caller import Caller
 from lbd.local.rate_limit import Rates, turns_of
 
@@ -23,6 +24,39 @@ DAEMON_QUESTION_MAX_BYTES = 1 << 20
 OUTSTANDING_MAX = 64  # questions of one connection; more are read when some are answered
 OUTSTANDING_DAEMON_MAX = 4096
 IDLE_S = 60.0
+
+
+class Questions:
+    """Those of one connection, as they come: so many are dealt with at once, and of long ones not
+    as many. The others stay as they came, in which they take the least room."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        """`most_bytes`: of one; of all that are dealt with, before the last of these."""
+        self._split = frames.Splitter(most_bytes)
+        self._most, self._most_bytes = most, most_bytes
+        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        self._count = self._held_bytes = 0
+
+    def feed(self, data: bytes) -> bool:
+        """Whether any wait. Raises ValueError if one is too long."""
+        self._waiting += self._split.feed(data, OUTSTANDING_MAX if not self._waiting else 0)
+        return bool(self._waiting)
+
+    def next(self) -> tuple[bytes, bytes] | None:
+        """It is dealt with from now on; None: none is whole. Raises ValueError."""
+        if not self._waiting and not self.feed(b""):
+            return None
+        self._count += 1
+        self._held_bytes += len(self._waiting[0][1])
+        return self._waiting.popleft()
+
+    def answered(self, size_bytes: int) -> None:
+        self._count -= 1
+        self._held_bytes -= size_bytes
+
+    @property
+    def has_room(self) -> bool:
+        return self._count < self._most and self._held_bytes < self._most_bytes
 
 
 class Crowd:
@@ -56,8 +90,11 @@ class Crowd:
     def question_max_bytes(self, caller: Caller) -> int:
         return DAEMON_QUESTION_MAX_BYTES if self._is_exempt(caller) else QUESTION_MAX_BYTES
 
-    def outstanding_max(self, caller: Caller) -> int:
-        return OUTSTANDING_DAEMON_MAX if self._is_exempt(caller) else OUTSTANDING_MAX
+    def questions(self, caller: Caller) -> "Questions":
+        """Of a new connection of theirs."""
+        is_exempt = self._is_exempt(caller)
+        most = OUTSTANDING_DAEMON_MAX if is_exempt else OUTSTANDING_MAX
+        return Questions(most, self.question_max_bytes(caller))
 
     def idle_s(self, caller: Caller) -> float | None:
         """The seconds a connection may be silent; None = for ever."""

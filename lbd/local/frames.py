@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 HEADER_BYTES = 5
 JSON = b"J"
 FIELDS_MAX = 1 << 19
+MANY = 1 << 30
 
 
 def pack(tag: bytes, body: bytes = b"") -> bytes:
@@ -84,8 +85,9 @@ class Splitter:
         """Returns what has arrived of the next frame."""
         return bytes(self._buffer)
 
-    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The (tag, body) pairs completed by `data`.
+    def feed(self, data: bytes, most: int = MANY) -> list[tuple[bytes, bytes]]:
+        """The (tag, body) pairs completed by `data`; of more than `most` the rest stays as it came,
+        which takes a tenth of the room, and is what the next call begins with.
 
         Raises TooLong if a frame announces more than the limit; the stream is then useless.
         """
@@ -94,10 +96,10 @@ class Splitter:
             if len(self._buffer) < self.wanted_bytes:
                 return []
             data = bytes(self._buffer)
-        frames = []
+        frames: list[tuple[bytes, bytes]] = []
         at = 0
         wanted = HEADER_BYTES
-        while len(data) - at >= HEADER_BYTES:
+        while len(data) - at >= HEADER_BYTES and len(frames) < most:
             size = int.from_bytes(data[at : at + 4], "little")
             if size > self._limit_bytes:
                 tag = data[at + 4 : at + 5]

@@ -10,8 +10,8 @@ import itertools
 import json
 import socket
 import struct
-from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -19,7 +19,7 @@ from lbd.errors import LbdError, PeerError, Unavailable
 from lbd.local import frames
 from lbd.local.caller import Caller, caller_of
 from lbd.local.client_tags import UNFIT
-from lbd.local.connection_limits import Crowd
+from lbd.local.connection_limits import Crowd, Questions
 from lbd.local.socket_file import bind_unix
 from lbd.local.unix_transport import UnixServer, UnixTransport
 from lbd.text.one_line import one_line
@@ -107,8 +107,7 @@ class Connection(asyncio.Protocol):
         self._handler = handler
         self._on_close = on_close
         self._crowd = crowd
-        self._split = frames.Splitter(0)
-        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        self._questions = Questions(0, 0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes_answers = asyncio.Event()
         self._takes_answers.set()
@@ -125,7 +124,7 @@ class Connection(asyncio.Protocol):
         if self._refused:
             self._hang_up(self._refused)
             return
-        self._split = frames.Splitter(self._crowd.question_max_bytes(self.caller))
+        self._questions = self._crowd.questions(self.caller)
         self._heard_s = asyncio.get_running_loop().time()
         self._watch()
 
@@ -149,42 +148,41 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         try:
-            requests = self._split.feed(data)
+            if self._questions.feed(data):
+                self._heard_s = asyncio.get_running_loop().time()
+            self._go_on()
         except ValueError as problem:
             self._hang_up(str(problem))
-            return
-        if requests:
-            self._heard_s = asyncio.get_running_loop().time()
-        self._waiting += requests
-        self._go_on()
 
     def _go_on(self) -> None:
-        """Answers what there is room for, then resumes reading."""
-        room = self._crowd.outstanding_max(self.caller)
-        while self._waiting and self._takes_answers.is_set() and len(self._tasks) < room:
-            request = self._waiting.popleft()
-            task = asyncio.get_running_loop().create_task(self._answer(*request))
+        """Answers what there is room for, then resumes reading. Raises ValueError."""
+        while self._has_room() and (question := self._questions.next()):
+            tag, body = question
+            task = asyncio.get_running_loop().create_task(self._answer(tag, body))
             self._tasks.add(task)
-            task.add_done_callback(self._answered)
+            task.add_done_callback(partial(self._answered, len(body)))
         if self._transport.is_closing():
             return
-        if self._waiting or not self._takes_answers.is_set():
-            self._transport.pause_reading()
-        else:
+        if self._has_room():
             self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
-    def _answered(self, task: "asyncio.Task[None]") -> None:
+    def _has_room(self) -> bool:
+        return self._questions.has_room and self._takes_answers.is_set()
+
+    def _answered(self, size_bytes: int, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if self._waiting:
-            self._go_on()
+        self._questions.answered(size_bytes)
+        self.data_received(b"")
 
     def pause_writing(self) -> None:
         self._takes_answers.clear()
-        self._go_on()
+        self.data_received(b"")
 
     def resume_writing(self) -> None:
         self._takes_answers.set()
-        self._go_on()
+        self.data_received(b"")
 
     async def _answer(self, tag: bytes, body: bytes) -> None:
         if wait_s := self._crowd.turn_s(self.caller, len(body)):
@@ -205,7 +203,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._waiting.clear()
+        self._questions = Questions(0, 0)
         for task in self._tasks:
             task.cancel()
         if not self._refused:

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import os
 import ssl
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,8 +108,8 @@ class HostFiles:
     def read_signed(self) -> bytes:
         """Returns the revocations as received; b"" while there are none."""
         try:
-            return self.revoked.read_bytes()
-        except OSError:
+            return read(self.revoked)
+        except ConfigError:
             return b""
 
     def read_revocations(self) -> Revocations:
@@ -119,13 +120,14 @@ class HostFiles:
     def read_home(self) -> tuple[str, str]:
         """Returns (host, "address:port") of the authority; ("", "") if unknown."""
         try:
-            host, target, *_ = self.home.read_text(encoding="utf-8").split()
-        except (OSError, ValueError):
+            host, target, *_ = read(self.home).decode().split()
+        except (ConfigError, ValueError):
             return "", ""
         return host, target
 
 
 EMPTY = Revocations()
+READ_BYTES_MAX = 64 << 20  # none of ours has as much
 
 
 def host_files(config: Config) -> HostFiles:
@@ -139,9 +141,12 @@ def authority_dir(config: Config) -> Path:
 
 
 def read(path: Path) -> bytes:
-    """Raises ConfigError, one line."""
+    """Raises ConfigError, one line, also of what is no file: root would wait for a FIFO."""
     try:
-        return path.read_bytes()
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path}: not a file")
+            return file.read(READ_BYTES_MAX)
     except OSError as problem:
         raise ConfigError(f"{path}: {problem.strerror}") from problem
 

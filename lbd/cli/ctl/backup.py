@@ -6,6 +6,7 @@ host's lbd.toml. The file is as good as the authority's key, so it is for its ow
 
 import argparse
 import json
+import os
 import shutil
 import tarfile
 import time
@@ -14,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import lbd
-from lbd.cli.ctl.backup_files import place, scratch
+from lbd.cli.ctl.backup_files import place, scratch, take_file, take_ledger
 from lbd.cli.ctl.own_config import put as put_config
 from lbd.cli.ctl.trust import authority_in, need_readable, say, show_to_daemons
 from lbd.cli.ctl.verb import Verb
@@ -24,7 +25,7 @@ from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
 from lbd.config.schema import Config
 from lbd.console.output import print_json, put
 from lbd.dispatch.ledger.database_url import store_url
-from lbd.dispatch.ledger.snapshot import Restored, begin_again, copy_ledger
+from lbd.dispatch.ledger.snapshot import Restored, begin_again
 from lbd.errors import ConfigError, LbdError
 from lbd.model import target_of
 from lbd.process.own_addresses import is_elsewhere
@@ -119,17 +120,19 @@ def gathered(config: Config, directory: Path) -> list[str]:
     sources: dict[str, Path] = {}
     if authority.exists():
         sources |= {AUTHORITY[0]: authority.ledger_file, AUTHORITY[1]: authority.key_file}
-    state_dir = Path(config.host.state_dir)
-    sources |= {name: state_dir / name for name in (SETTINGS, HOSTS)}
     sources[CONFIG] = Path(config.path or "/nonexistent")
-    found = {name: source for name, source in sources.items() if source.is_file()}
-    for name, source in found.items():
-        (directory / name).write_bytes(read(source))
+    for name, source in sources.items():
+        if source.is_file():
+            (directory / name).write_bytes(read(source))
+    state_dir = Path(config.host.state_dir)
+    for name in (SETTINGS, HOSTS):
+        if os.path.lexists(state_dir / name):
+            take_file(state_dir / name, directory / name, SMALL_BYTES_MAX)
     ledger = ledger_path(config)
-    if ledger is None or not ledger.is_file():
-        return list(found)
-    copy_ledger(ledger, directory / LEDGER)
-    return [*found, LEDGER]
+    if ledger is not None and os.path.lexists(ledger):
+        take_ledger(ledger, directory / LEDGER)
+    order = (*AUTHORITY, SETTINGS, HOSTS, CONFIG, LEDGER)
+    return [name for name in order if (directory / name).exists()]
 
 
 def ledger_path(config: Config) -> Path | None:

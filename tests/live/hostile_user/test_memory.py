@@ -46,17 +46,17 @@ print(sock.recv(4096))
 """
 
 
-def resident_bytes(two):
-    pid = int((two.root / "h1/run/lbm.pid").read_text())
+def resident_bytes(two, daemon="lbm"):
+    pid = int((two.root / f"h1/run/{daemon}.pid").read_text())
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))
 
 
-def program(two, name, text):
+def program(two, name, text, daemon="lbm"):
     path = two.root / name
     path.write_text(text)
     path.chmod(0o644)
-    return f"exec /usr/bin/env -i python3 {path} {two.root}/h1/run/lbm.sock"
+    return f"exec /usr/bin/env -i python3 {path} {two.root}/h1/run/{daemon}.sock"
 
 
 def test_requests_that_are_never_whole(two):
@@ -80,3 +80,45 @@ def test_a_question_of_eight_mebibytes(two):
     result = two.run(ANN, "cd / && lbctl explain " + "x" * 70_000)
     assert (result.returncode, result.stdout) != (0, "")
     assert result.stderr.count("\n") == 1
+
+
+# Very many questions at once, on as many connections as a user can have, and no answer is read.
+MANY = """
+import socket, sys, time
+body = b"{}".ljust(int(sys.argv[3]))
+question = len(body).to_bytes(4, "little") + b"J" + body
+sockets, flood = [], question * max(1, (1 << 16) // len(question))
+for _ in range(int(sys.argv[2])):
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(5)
+    try:
+        sock.connect(sys.argv[1])
+        sockets.append(sock)
+    except OSError:
+        break
+for sock in sockets:
+    sock.setblocking(False)
+until = time.monotonic() + 15
+while time.monotonic() < until:
+    for sock in sockets:
+        try:
+            sock.send(flood)
+        except OSError:
+            pass
+print("sent", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("size", [2, 60_000])
+@pytest.mark.parametrize("daemon", ["lim", "lbm"])
+def test_very_many_questions_at_once(two, daemon, size):
+    """Each takes a hundred bytes and more while it waits for its turn."""
+    before = resident_bytes(two, daemon)
+    attack = program(two, "many.py", MANY, daemon)
+    with under_way(two, MALLORY, f"{attack} 1000 {size}") as process:
+        assert process.stdout.readline() == "sent\n"
+        grown = resident_bytes(two, daemon) - before
+        result = two.run(ANN, "cd / && lbrun -H h2 echo mine")
+    assert grown < 160 * MIB, f"{grown >> 20} MiB"
+    assert (result.returncode, result.stdout) == (0, "mine\n")

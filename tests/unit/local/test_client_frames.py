@@ -184,3 +184,15 @@ def test_what_was_typed_is_one_frame_however_small_its_pieces():
     assert latest(typed * 1000) == [(tags.INPUT, b"ab" * 1000), (tags.RESIZE, b"2")]
     at_end = [(tags.INPUT, b"a"), (tags.INPUT, b""), (tags.INPUT, b"b")]
     assert latest(at_end) == at_end
+
+
+async def test_of_many_frames_that_come_at_once_few_are_held_and_all_are_read(clients):
+    """Thousands came of one read, and waited for their turns on each of a user's connections."""
+    intake, theirs = clients.connect()
+    theirs.send(frames.pack(b"J", b"{}") * 1000)
+    theirs.shutdown(socket.SHUT_WR)
+    found = []
+    while some := await intake.read():
+        assert len(some) <= client_frames.FRAMES_AT_ONCE
+        found += some
+    assert found == [(b"J", b"{}")] * 1000

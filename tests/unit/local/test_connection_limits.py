@@ -81,6 +81,31 @@ async def test_questions_that_take_long_are_few_at_once(path):
     writer.close()
 
 
+async def test_long_questions_that_wait_are_fewer(path):
+    """As many of them as of short ones were megabytes for each connection."""
+    reader, writer = await asyncio.open_unix_connection(path)
+    long = question(1, op="wait", x="x" * (bounds.QUESTION_MAX_BYTES - 100))
+    sent = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(1.0):
+            while sent < bounds.OUTSTANDING_MAX:
+                writer.write(long)
+                await writer.drain()
+                sent += 1
+    assert sent < bounds.OUTSTANDING_MAX // 4
+    writer.transport.abort()
+    del reader
+
+
+async def test_very_many_questions_are_all_answered(path):
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(b"".join(question(number, op="wait") for number in range(10)))
+    writer.write(b"".join(question(number, x="x" * 10_000) for number in range(10, 120)))
+    found = await replies(reader, 110)
+    assert [reply["id"] for reply in found] == list(range(10, 120))
+    writer.close()
+
+
 async def test_more_connections_than_one_user_may_have(path):
     held = [await asyncio.open_unix_connection(path) for _ in range(bounds.CONNECTIONS_MAX)]
     reader, writer = await asyncio.open_unix_connection(path)

@@ -123,3 +123,16 @@ def test_what_comes_byte_by_byte_is_not_copied_for_each_byte():
 def test_a_batch_of_more_messages_than_are_ever_gathered():
     with pytest.raises(ValueError, match="more than 4096"):
         job_stream.unpack(job_stream.pack_batch([job_stream.pack(1, b"S")] * 5000))
+
+
+def test_of_many_frames_a_few_at_a_time_are_taken_and_the_rest_stays_as_it_came():
+    split, pack = frames.Splitter(100), frames.pack
+    whole = pack(b"a", b"1") * 5
+    assert split.feed(whole + pack(b"b", b"22")[:-1], 2) == [(b"a", b"1")] * 2
+    assert len(split.rest) == len(whole) * 3 // 5 + 6
+    assert split.feed(b"", 2) == [(b"a", b"1")] * 2
+    assert split.feed(b"", 2) == [(b"a", b"1")]
+    assert split.feed(b"", 2) == []
+    assert split.feed(b"2", 2) == [(b"b", b"22")]
+    assert split.feed(b"", 2) == []
+    assert split.rest == b""

@@ -1,8 +1,17 @@
 """The files that a job of the queue writes to, with `-o` and `--error`: where they are, and what is
-in them, if they are to be had here."""
+in them, if they are to be had here.
+
+Its user has named them, and may have a file system of their own there, which answers nobody (FUSE
+with allow_other), or a link to what only root may read. So each is read by a child, for root with
+the rights of that user, and given up where nothing comes of it.
+"""
 
 import os
+import pwd
+import select
+import signal
 import stat
+from typing import NoReturn
 
 from lbd.cli.complaints import complain
 from lbd.console.reply import Json, number, text
@@ -10,6 +19,7 @@ from lbd.local.write_all import write_all
 from lbd.text.name_patterns import fill_in
 
 PIECE_BYTES = 256 << 10
+STALLED_S = 10.0
 CLOCKS_S = 60.0  # by so much clocks of hosts and file servers may differ
 
 
@@ -40,10 +50,46 @@ def copy_files(job: Json, copied: set[str]) -> None:
         path = os.path.join(text(job, "directory"), own_file(pattern, job))
         if os.path.isabs(path) and path not in copied:  # else it was in a directory of its own
             copied.add(path)
-            copy_file(path, descriptor, number(job, "started"))
+            copy_file(path, descriptor, number(job, "started"), text(job, "user"))
 
 
-def copy_file(path: str, descriptor: int, started_unix_s: float) -> None:
+def copy_file(path: str, descriptor: int, started_unix_s: float, user: str) -> None:
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    if (child := os.fork()) == 0:
+        os.close(reader)
+        _read_as(user, path, writer, started_unix_s)
+    os.close(writer)
+    is_read = False
+    try:
+        while not is_read and select.select([reader], [], [], STALLED_S)[0]:
+            data = os.read(reader, PIECE_BYTES)
+            write_all(descriptor, data)
+            is_read = not data
+        if not is_read:
+            complain("lbctl", f"{path}: nothing was read of it within {STALLED_S:g} s; given up")
+    finally:
+        os.close(reader)
+        if not is_read:
+            os.kill(child, signal.SIGKILL)  # it may hang for as long as its file system does
+        os.waitpid(child, 0 if is_read else os.WNOHANG)
+
+
+def _read_as(user: str, path: str, writer: int, started_unix_s: float) -> NoReturn:
+    """In the child."""
+    try:
+        if os.geteuid() == 0:
+            account = pwd.getpwnam(user)
+            os.initgroups(user, account.pw_gid)
+            os.setgid(account.pw_gid)
+            os.setuid(account.pw_uid)
+        read_file(path, writer, started_unix_s)
+    except (OSError, KeyError):  # nobody of that name here: nor are these files that job's
+        pass
+    finally:
+        os._exit(0)
+
+
+def read_file(path: str, writer: int, started_unix_s: float) -> None:
     """Nothing of what is no file, or is older than the job: on its host is another one."""
     try:  # what is not ready, like a pipe, is not waited for
         source = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -55,7 +101,7 @@ def copy_file(path: str, descriptor: int, started_unix_s: float) -> None:
             return
         left = found.st_size  # it may be growing
         while left > 0 and (data := piece(source, min(left, PIECE_BYTES), path)):
-            write_all(descriptor, data)
+            write_all(writer, data)
             left -= len(data)
     finally:
         os.close(source)

@@ -2,18 +2,23 @@
 
 import base64
 import os
+import pwd
+import tempfile
 import time
 
 import pytest
 
 from lbd.cli import lbctl
+from lbd.cli.ctl.jobs import own_files
 from tests.unit.cli.canned import JOB
+
+OURSELVES = pwd.getpwuid(os.geteuid()).pw_name
 
 
 def with_files(daemon, directory, *jobs, printed=b""):
     """A daemon that has kept `printed` of each of these jobs, which have files of their own."""
     found = {name: JOB | {"id": name, "state": "failed", "exit_status": 1, "started": time.time(),
-                          "directory": str(directory), "host": "h2", **fields}
+                          "directory": str(directory), "host": "h2", "user": OURSELVES, **fields}
              for name, fields in jobs}  # fmt: skip
     data = [base64.b64encode(printed).decode()] if printed else []
 
@@ -79,3 +84,37 @@ def test_of_a_file_that_could_not_be_opened_only_why_is_shown(daemon, capfdbinar
     (tmp_path / "out").write_bytes(b"of another job\n")
     assert lbctl.main(["logs", "5"]) == 0
     assert capfdbinary.readouterr() == (complaint, b"")
+
+
+def test_a_file_that_never_answers_is_given_up(monkeypatch, capfd):
+    """As one of its user's own file system."""
+
+    def hangs(path, writer, started_unix_s):
+        os.write(writer, b"some")
+        time.sleep(600)
+
+    monkeypatch.setattr(own_files, "read_file", hangs)
+    monkeypatch.setattr(own_files, "STALLED_S", 0.1)
+    own_files.copy_file("/fuse/out", 1, 0.0, OURSELVES)
+    assert capfd.readouterr() == (
+        "some", "lbctl: /fuse/out: nothing was read of it within 0.1 s; given up\n"
+    )  # fmt: skip
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="root has more rights than a user")
+def test_root_reads_nothing_that_the_jobs_user_could_not(capfd):
+    """It may be a link, and what root is shown may be sent on."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        secret, link, own = (os.path.join(directory, name) for name in ("secret", "link", "own"))
+        for path, mode in ((secret, 0o600), (own, 0o644)):
+            with open(os.open(path, os.O_CREAT | os.O_WRONLY, mode), "w") as file:
+                file.write(path)
+        os.symlink(secret, link)
+        for path in (secret, link, own):
+            own_files.copy_file(path, 1, 0.0, "daemon")
+        own_files.copy_file(own, 1, 0.0, "nobody here")
+        assert capfd.readouterr() == (own, "")
+        own_files.copy_file(secret, 1, 0.0, "root")
+        assert capfd.readouterr().out == secret
