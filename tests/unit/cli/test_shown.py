@@ -17,6 +17,7 @@ from lbd.client.shell import lbsh
 from lbd.console.output import put
 from lbd.lbm.core.command_end import CommandEnd, why_ended
 from lbd.lbm.inbound.order_from_request import explain
+from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.session.replies import pack_end
 from lbd.local import client_tags, frames
 from lbd.net.gen import lbm_pb2
@@ -164,12 +165,7 @@ def test_the_end_of_a_command_is_told_in_one_printable_line():
 @pytest.mark.parametrize("phase", ["chdir", "directory", "exec", "admission.programs"])
 def test_a_refusal_is_one_printable_line(phase):
     request = lbm_pb2.RunRequest(directory=b"/tmp/" + EVIL.encode(), argv=[EVIL.encode()])
-
-    class Trouble(Exception):
-        pass
-
-    trouble = Trouble()
-    trouble.phase, trouble.number = phase, 2
+    trouble = SpawnFailed(phase, 2, [f"/usr/bin/{EVIL}", f"/opt/{EVIL}"])
     assert explain(request, trouble).isprintable()
 
 
