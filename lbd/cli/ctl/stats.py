@@ -1,6 +1,9 @@
 """`lbctl stats`: response time, waiting, slowdown and moves of the cluster's ended jobs."""
 
 import argparse
+import csv
+import math
+import sys
 import time
 from collections.abc import Iterable
 
@@ -8,7 +11,7 @@ from lbd.cli.complaints import complain
 from lbd.cli.ctl.verb import Verb, complain_of, reading
 from lbd.cli.past_time import past_time
 from lbd.console.daemons import Daemons
-from lbd.console.figures import decimal, duration, share
+from lbd.console.figures import Clock, decimal, duration, share
 from lbd.console.output import (
     BOLD,
     DIM,
@@ -22,7 +25,7 @@ from lbd.console.output import (
 )
 from lbd.console.reply import Json, number, text
 from lbd.console.usage_hosts import Gathered, ask_host, gather
-from lbd.errors import PeerError
+from lbd.errors import ConfigError, PeerError
 from lbd.lbm.usage.measures import GROUPS_MAX, Measure, measure_of_row, merged
 from lbd.local.json_socket import Refusal
 from lbd.text.units import duration_text
@@ -42,6 +45,7 @@ MEDIAN, TAIL = 0.5, 0.95
 EXAMPLES = (
     "lbctl stats                       the last day, all hosts",
     "lbctl stats --since 7d --user ann",
+    "lbctl stats --since 2026-11-01 --until 2026-12-01 --csv >november.csv",
     "lbctl stats --since 30d --json | jq '.by_command[] | [.command, .mean_response_s]'",
 )
 
@@ -50,6 +54,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", type=span, default=DAY_S,
                         help="only jobs that ended since then: 7d, yesterday; default "
                              "1d")  # fmt: skip
+    parser.add_argument(
+        "--until",
+        metavar="TIME",
+        type=past_time,
+        help="only jobs that ended before then; default now",
+    )
+    parser.add_argument("--csv", action="store_true", help="all rows and figures, as CSV")
     parser.add_argument("--user", metavar="U", default="", help="only that user's jobs")
 
 
@@ -63,9 +74,13 @@ def span(given: str) -> float:
 
 
 def stats(daemons: Daemons, options: argparse.Namespace) -> int:
-    until = time.time()
-    since = max(0.0, until - options.since)
+    until = now_s = time.time()
+    since = max(0.0, now_s - options.since)
     asked = {"since": since, "user": options.user}
+    if options.until is not None:
+        until = asked["until"] = options.until.unix_s(now_s)
+        if until <= since:
+            raise ConfigError("--since is later than --until")
     found = gather(daemons, lambda host: ask_host(daemons, "stats", host, **asked))
     if options.user and whose(found) != options.user:
         raise Refusal(
@@ -76,12 +91,40 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
     total, groups = summed(found)
     if options.json:
         print_json(as_json(found, total, groups, since, until))
+    elif options.csv:
+        print_csv(total, groups)
     elif total.jobs:
-        put(*stats_lines(found, total, groups, options.since, own_page()))
+        put(*stats_lines(found, total, groups, said_of(options.since, now_s, until), own_page()))
     else:
         of = f" of {options.user}" if options.user else " of yours" if whose(found) else ""
-        complain("lbctl", f"no job{of} ended within {duration_text(options.since)}")
+        complain("lbctl", f"no job{of} ended {said_of(options.since, now_s, until)}")
     return 0
+
+
+def said_of(span_s: float, now_s: float, until: float) -> str:
+    """When the jobs ended."""
+    if until == now_s:
+        return f"within {duration_text(span_s)}"
+    clock = Clock(now_s)
+    return f"from {clock.time_of_day(now_s - span_s)} until {clock.time_of_day(until)}"
+
+
+def print_csv(total: Measure, groups: dict[str, dict[str, Measure]]) -> None:
+    """A header and one row for all, and for each command, user and host."""
+    rows = [("all", "", total)]
+    rows += [(name, key, one) for kind, name in KINDS.items() for key, one in groups[kind].items()]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["by", "name", *measure_json(total)])
+    for by, key, measure in rows:
+        writer.writerow([by, key, *map(csv_text, measure_json(measure).values())])
+
+
+def csv_text(figure: object) -> str:
+    """A count whole, a time or a share to four digits; "" where there is none."""
+    if isinstance(figure, float):
+        digits = ".4g" if abs(figure) < 1e4 else ".0f"
+        return "" if math.isnan(figure) else format(figure, digits)
+    return "" if figure is None else str(figure)
 
 
 def summed(found: Gathered[Json]) -> tuple[Measure, dict[str, dict[str, Measure]]]:
@@ -170,15 +213,14 @@ def stats_lines(
     found: Gathered[Json],
     total: Measure,
     groups: dict[str, dict[str, Measure]],
-    span_s: float,
+    when: str,
     page: Page,
 ) -> list[str]:
     """One table of sections, so that all columns stand below each other."""
     user = whose(found)
     hosts = len(found.answers)
     said = (
-        f"jobs{f' of {user}' if user else ''} that ended within {duration_text(span_s)} "
-        f"on {hosts} host{'s' * (hosts != 1)}"
+        f"jobs{f' of {user}' if user else ''} that ended {when} on {hosts} host{'s' * (hosts != 1)}"
     )
     rows, notes = [row_of("all", total)], {}
     for kind, name in KINDS.items():

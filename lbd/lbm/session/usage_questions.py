@@ -66,8 +66,11 @@ class UsageAnswers:
         if question["op"] == "past":
             return await self._past_of(host, past_request(question, user, uid))
         user = user or short(question, "user")
-        asked = pb.StatsRequest(since=moment(question["since"]), user=user, uid=uid)
+        since, until = moment(question["since"]), moment(question.get("until", 0.0))
+        asked = pb.StatsRequest(since=since, until=until, user=user, uid=uid)
         stats = await self._of(host, self.stats, "Stats", asked, pb.StatsReply)
+        if stats.until != until:
+            raise PeerError("its lbd is of an earlier release, without --until")
         return stats_json(stats, user)
 
     # Of this host; for its users, and for another that asks
@@ -76,7 +79,10 @@ class UsageAnswers:
         """Raises Unavailable."""
         uid = asked.uid if self._goes_by_uid and asked.HasField("uid") else None
         (total, groups), first = await self._log.ask(
-            lambda store: (store.summary(asked.since, asked.user, uid), store.first())
+            lambda store: (
+                store.summary(asked.since, asked.user, uid, asked.until),
+                store.first(),
+            )
         )
         return pb.StatsReply(
             all=figures(total),
@@ -87,6 +93,7 @@ class UsageAnswers:
             first=first,
             lost=self._log.lost,
             trouble=self._log.trouble,
+            until=asked.until,
         )
 
     async def history(self, asked: pb.HistoryRequest, _caller: str = "") -> pb.HistoryReply:

@@ -51,7 +51,8 @@ INSERT = f"INSERT INTO jobs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(
 ENDED = f"""
     SELECT *, CASE WHEN cpu_s >= {SIZE_S_MIN}
               THEN max(0.0, response_s - cpu_s) / cpu_s END AS slow FROM jobs
-    WHERE finished >= ? AND (? = '' OR CASE WHEN ? IS NULL THEN user = ? ELSE uid = ? END)
+    WHERE finished >= ? AND finished < ?
+          AND (? = '' OR CASE WHEN ? IS NULL THEN user = ? ELSE uid = ? END)
           AND (state IS NOT 'unknown' OR response_s IS NOT NULL)
           AND state IS NOT '{CHECKPOINT}'
 """  # noqa: S608  # a number of ours
@@ -62,6 +63,7 @@ SUMS = f"""
     count(slow), total(slow), total(slow * slow)
     FROM ({ENDED})
 """  # a number of ours
+FOREVER = 1e300  # UNIX seconds
 GROUPED = ("command", "user", "host")
 STEP = f"CAST(round(ln(max({{}}, {LEAST})) * {STEPS}) AS INTEGER)"  # `step_of`
 SPREAD = f"""
@@ -194,10 +196,11 @@ class UsageStore:
                 self._age_checked_s = time.monotonic()
 
     def summary(
-        self, since: float, user: str, uid: int | None = None
+        self, since: float, user: str, uid: int | None = None, until: float = 0.0
     ) -> tuple[Measure, dict[str, dict[str, Measure]]]:
-        """All jobs ended from then on (of one user, or all for ""), and those of a kind each."""
-        database, which = self._open(), (since, user, uid, user, uid)
+        """All jobs ended from then on (of one user, or all for ""), and those of a kind each.
+        `until`: and before then; 0: up to now."""
+        database, which = self._open(), (since, until or FOREVER, user, uid, user, uid)
         (row,) = database.execute(f"SELECT {SUMS}", which)
         groups: dict[str, dict[str, Measure]] = {}
         for column in GROUPED:

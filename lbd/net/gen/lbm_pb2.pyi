@@ -323,17 +323,19 @@ class CpuUsed(_message.Message):
     def __init__(self, job: _Optional[str] = ..., cpu_s: _Optional[float] = ...) -> None: ...
 
 class StatsRequest(_message.Message):
-    __slots__ = ("since", "user", "uid")
+    __slots__ = ("since", "user", "uid", "until")
     SINCE_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
     since: float
     user: str
     uid: int
-    def __init__(self, since: _Optional[float] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ...) -> None: ...
+    until: float
+    def __init__(self, since: _Optional[float] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., until: _Optional[float] = ...) -> None: ...
 
 class StatsReply(_message.Message):
-    __slots__ = ("all", "by_command", "by_user", "by_host", "first", "lost", "trouble")
+    __slots__ = ("all", "by_command", "by_user", "by_host", "first", "lost", "trouble", "until")
     ALL_FIELD_NUMBER: _ClassVar[int]
     BY_COMMAND_FIELD_NUMBER: _ClassVar[int]
     BY_USER_FIELD_NUMBER: _ClassVar[int]
@@ -341,6 +343,7 @@ class StatsReply(_message.Message):
     FIRST_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
     all: Figures
     by_command: _containers.RepeatedCompositeFieldContainer[Figures]
     by_user: _containers.RepeatedCompositeFieldContainer[Figures]
@@ -348,7 +351,8 @@ class StatsReply(_message.Message):
     first: float
     lost: int
     trouble: str
-    def __init__(self, all: _Optional[_Union[Figures, _Mapping]] = ..., by_command: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_host: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., first: _Optional[float] = ..., lost: _Optional[int] = ..., trouble: _Optional[str] = ...) -> None: ...
+    until: float
+    def __init__(self, all: _Optional[_Union[Figures, _Mapping]] = ..., by_command: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_host: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., first: _Optional[float] = ..., lost: _Optional[int] = ..., trouble: _Optional[str] = ..., until: _Optional[float] = ...) -> None: ...
 
 class Figures(_message.Message):
     __slots__ = ("key", "jobs", "failed", "moved", "wrong", "cpu_s", "response", "waiting", "slowdown")

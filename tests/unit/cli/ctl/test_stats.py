@@ -1,10 +1,13 @@
 """lbctl stats against canned answers of hosts."""
 
+import csv
 import json
+import math
 
 import pytest
 
 from lbd.cli import lbctl
+from lbd.cli.ctl.stats import csv_text
 from lbd.lbm.usage.measures import GROUPS_MAX
 from tests.unit.cli.canned import STATUS
 
@@ -37,6 +40,34 @@ def test_jobs_of_commands_that_hosts_did_not_tell_of_are_counted(two_hosts, caps
     shown = [(one["command"], one["jobs"]) for one in found["by_command"]]
     assert shown[:2] == [("cc", 113), ("ls", 30)]
     assert found["left_out"] == {"by_command": 62, "by_user": 0, "by_host": 3}
+
+
+def test_a_table_for_a_spreadsheet_has_a_header_and_few_digits(two_hosts, capsys):
+    assert lbctl.main(["stats", "--csv"]) == 0
+    header, total, *rows = csv.reader(capsys.readouterr().out.splitlines())
+    assert header[:5] == ["by", "name", "jobs", "failed", "ran_s"]
+    assert total[:4] == ["all", "", "303", "0"]
+    assert ["command", "cc", "113", "0"] in [row[:4] for row in rows]
+    assert {len(row) for row in rows} == {len(header)}
+    assert all(len(figure) <= 9 for row in rows for figure in row[2:])
+
+
+def test_figures_until_a_time_are_asked_of_the_hosts(daemon, capsys):
+    daemon("lim", status=STATUS)
+    lbm = daemon("lbm", stats={"ok": True, **ANSWER, "all": row("", 1), "by_command": []})
+    assert lbctl.main(["stats", "--since", "2026-01-01", "--until", "2026-01-02"]) == 0
+    assert lbm.asked[0]["until"] - lbm.asked[0]["since"] == pytest.approx(86400.0, abs=1.0)
+    assert "that ended from 2026-01-01 00:00 until 2026-01-02 00:00" in capsys.readouterr().out
+    assert lbctl.main(["stats", "--since", "2026-01-02", "--until", "2026-01-01"]) == 2
+    assert "--since is later than --until" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("figure", "shown"),
+    [(3, "3"), (1 / 3, "0.3333"), (123456.789, "123457"), (math.nan, ""), (None, ""), (0.0, "0")],
+)
+def test_figures_have_as_many_digits_as_say_something(figure, shown):
+    assert csv_text(figure) == shown
 
 
 def test_only_what_a_host_left_out_is_said_to_be(two_hosts, capsys):

@@ -84,6 +84,7 @@ class TestFigures:
         assert store.summary(NOW - 50, "")[0].jobs == 2
         assert store.summary(NOW - 50, "ann")[0].jobs == 1
         assert store.summary(0.0, "ann")[1]["user"].keys() == {"ann"}
+        assert store.summary(0.0, "", until=NOW - 50)[0].jobs == 1
         assert store.first() == NOW - 100
 
     def test_what_never_began_is_counted_and_has_no_times(self, open_store):
