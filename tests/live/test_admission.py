@@ -3,8 +3,10 @@
 import functools
 import os
 import re
+import shlex
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +122,17 @@ def test_wrong_rules_change_nothing(two, rules):
     assert result.returncode != 0
     assert re.fullmatch(r"lbctl: .*:\d+: admission\.when: .*not a time window.*\n", result.stderr)
     refused(on_h2(two, "true"), "origins")
+
+
+def test_one_group_by_day_and_everybody_by_night(two, rules):
+    """The lines for cron on the page about policies, as they stand there."""
+    page = (Path(__file__).parents[2] / "docs/how-to/policies.md").read_text()
+    day, night = re.findall(r"^0 \d+ +\* \* \* +root +(lbctl .*)$", page, re.MULTILINE)
+    rules()
+    two.run("h2", *shlex.split(day), check=True)
+    refused(on_h2(two, "true"), "users")
+    two.run("h2", *shlex.split(night), check=True)
+    assert on_h2(two, "true").returncode == 0
 
 
 def test_only_administrators_reload(two):
