@@ -19,7 +19,7 @@ from lbd.cli.ctl.doctor import report_lines
 from lbd.cli.ctl.jobs.listing import job_lines
 from lbd.cli.ctl.owners import owners_lines
 from lbd.cli.ctl.predict import predict_lines
-from lbd.cli.ctl.stats import DAY_S, stats_lines, summed
+from lbd.cli.ctl.stats import stats_lines, summed
 from lbd.cli.ctl.status import status_lines
 from lbd.cli.ctl.top.model import Facts, Model
 from lbd.cli.ctl.top.picture import Size, draw
@@ -82,7 +82,7 @@ SCREENS: dict[str, Callable[[Page], list[str]]] = {
     "top-jobs": lambda page: lines_of_top(top_after(["2", "down", "down", "k"]), page),
     "top-queue": lambda page: lines_of_top(top_after(["3"]), page),
     "top-help": lambda page: lines_of_top(top_after(["?"]), page),
-    "stats": lambda page: stats_lines(cluster.USAGE, *summed(cluster.USAGE), DAY_S, page),
+    "stats": lambda page: stats_lines(cluster.USAGE, *summed(cluster.USAGE), "within 1d", page),
     "owners": lambda page: owners_lines(cluster.OWNERS, CLOCK, page),
     "predict": lambda page: predict_lines(cluster.PREDICTION, 1, 8, page),
     "doctor": lambda page: report_lines(cluster.CHECKS, page),
