@@ -184,6 +184,7 @@ class LoadVector:
     memory_available: int = 0  # to new programs, without swapping
     facts: Facts = NO_FACTS
     closed: Closed = Closed.UNSAID  # why it is not accepting
+    opens: str = ""  # when its hours begin, by its own clock, for people; "" = not known
 
     @property
     def memory(self) -> tuple[int, int]:

@@ -97,6 +97,7 @@ class LimReport:
                     "foreign": jobs.count(foreign=True),
                     "accepting": closed is None,
                     "closed": closed or 0,
+                    "opens": host.rules.opens_text() if closed is Closed.HOURS else "",
                     "owner": host.rules.owner_state,
                     "facts": facts_fields(host.slots.pool.facts()),
                     "wants_owners": host.rules.decides,

@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from lbd.errors import ConfigError
 from lbd.lim.core.events import LbmStatus
-from lbd.lim.core.messages import REASON_CHARS_MAX, Settings
+from lbd.lim.core.messages import OPENS_CHARS_MAX, REASON_CHARS_MAX, Settings
 from lbd.lim.core.past_loads import SPANS
 from lbd.lim.core.state import LimState
 from lbd.lim.core.table import Table, why_closed
@@ -153,6 +153,7 @@ def lbm_status(request: Json) -> LbmStatus:
         owner=owner if (owner := request.get("owner")) in ("here", "away") else "",
         facts=facts(request),
         closed=Closed.numbered(count(request, "closed")),
+        opens=one_line(str(request.get("opens") or ""), OPENS_CHARS_MAX),
     )
 
 

@@ -21,6 +21,7 @@ from lbd.net.gen import lim_pb2 as pb
 from lbd.net.parsing import parsed
 from lbd.text.host_name import is_address_name, is_host_name
 from lbd.text.needs_words import needs_text, read_facts, read_needs_text, resources_text
+from lbd.text.one_line import one_line
 
 NAME_CHARS_MAX = 255
 ENDED_MAX = 10_000  # jobs in one message
@@ -213,6 +214,7 @@ def sample_out(sample: m.Sample) -> pb.Sample:
         memory_given_mib=vector.facts.memory_given >> MIB_BITS,
         drained=sample.drained,
         closed=vector.closed,
+        opens=vector.opens,
     )
     wire.MergeFromString(sample.more)
     return wire
@@ -428,6 +430,7 @@ def sample(wire: pb.Sample) -> m.Sample:
         memory_available=wire.memory_available_mib << MIB_BITS,
         facts=facts(wire),
         closed=Closed.numbered(wire.closed),
+        opens=one_line(wire.opens, m.OPENS_CHARS_MAX) if wire.opens else "",
     )
     return m.Sample(
         host=name(wire.host),

@@ -6,6 +6,7 @@ import re
 import shlex
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,15 @@ def test_a_closed_host_is_no_candidate(two, rules):
 
 def remote(lab, *options):
     return lab.run("h1", "lbrun", "--remote", *options, "true")
+
+
+def test_everybody_is_told_until_when_a_host_is_closed(two, rules):
+    opens = time.localtime(time.time() + 2 * 3600)
+    rules(when=(f"{opens.tm_min} {opens.tm_hour} * * *",))
+    said = re.compile(rf"until (\w+ )?{opens.tm_hour:02}:{opens.tm_min:02} \(admission\.when\)")
+    assert said.search(on_h2(two, "true").stderr)
+    two.wait_until(lambda: said.search(two.run("h1", "lbctl", "status").stdout), "h1 says so")
+    assert said.search(remote(two).stderr)
 
 
 def test_a_change_loses_no_job(two, rules):

@@ -89,6 +89,11 @@ class InForce:
         days."""
         return 60.0 * self.rules.opens(int(time.time() // 60), moment_of)
 
+    def opens_text(self) -> str:
+        """The same for people; "" = not known."""
+        opens_s = self.opens()
+        return time_of_day(opens_s) if opens_s else ""
+
     def slots(self, total: int) -> tuple[int, int]:
         """And how many commands may run beyond them. `total`: as lbm.slots has it."""
         if self.config.admission.slots:  # the owner's word: nobody overrules it
@@ -97,9 +102,8 @@ class InForce:
 
     def _conditions(self) -> Conditions:
         minute = this_minute(int(time.time() // 60))
-        opens_s = self.opens()
-        opens = time_of_day(opens_s) if opens_s else ""
-        return Conditions(minute, self.load, self.owner, *self._memory_conditions(), opens)
+        memory = self._memory_conditions()
+        return Conditions(minute, self.load, self.owner, *memory, self.opens_text())
 
     def _memory_conditions(self) -> tuple[float, float]:
         """The kernel changes the pressure every two seconds."""

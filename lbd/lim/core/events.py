@@ -37,6 +37,7 @@ class LbmStatus:
     owner: str = ""
     facts: Facts = NO_FACTS
     closed: Closed = Closed.UNSAID
+    opens: str = ""
 
     def vector(self, sampled: Sampled, cores: float, speed: float) -> LoadVector:
         """All that this host tells of itself, together with what was sampled."""
@@ -46,6 +47,7 @@ class LbmStatus:
             self.slots_total, self.slots_used, self.jobs_local, self.jobs_foreign,
             self.accepting, self.hog, sampled.site, self.owner,
             memory_total, memory_available, self.facts, self.closed,
+            self.opens,
         )  # fmt: skip
 
 

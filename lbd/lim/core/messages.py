@@ -30,6 +30,7 @@ HOSTS_MAX = 8192  # in one message, and of one centre's, or twice lim.max_hosts
 PAST_DRAINS_MAX = 64  # that have ended; likewise
 SAVED_MAX, SAVED_CHARS_MAX = cluster.SAVED_MAX, cluster.TEXT_CHARS_MAX
 REASON_CHARS_MAX, BY_CHARS_MAX = 160, 64  # of a drain
+OPENS_CHARS_MAX = 32  # of when a host's hours begin
 TRIAL_BYTES, CERTIFICATE_BYTES_MAX, SIGNATURE_BYTES_MAX = 32, 8192, 80  # of a seal
 
 

@@ -57,7 +57,7 @@ def lasting(sample: m.Sample) -> tuple[object, ...]:
     return (
         sample.incarnation, sample.drained, sample.more, vector.cores, vector.speed,
         vector.slots_total, vector.accepting, vector.hog, vector.site, vector.owner,
-        vector.memory_total, vector.facts, vector.closed,
+        vector.memory_total, vector.facts, vector.closed, vector.opens,
     )  # fmt: skip
 
 

@@ -140,7 +140,7 @@ def loaded(known: m.Sample, load: m.HostLoad) -> m.Sample:
         load.index, load.queues, load.utilisation, old.cores, old.speed, old.slots_total,
         load.slots_used, load.jobs_local, load.jobs_foreign, old.accepting, old.hog, old.site,
         old.owner, old.memory_total, load.memory_available, old.facts,
-        old.closed,
+        old.closed, old.opens,
     )  # fmt: skip
     return m.Sample(
         known.host, known.incarnation, load.number, load.age_s, vector, known.drained, known.more

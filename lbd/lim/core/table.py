@@ -35,7 +35,7 @@ from lbd.model import (
     Needs,
 )
 from lbd.policy.view import AVOIDED, NO_SLOT, HostView, View
-from lbd.text.closed_words import WORDS
+from lbd.text.closed_words import closed_words
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -484,4 +484,4 @@ def why_closed(vector: LoadVector) -> str:
     if vector.accepting:
         return ""
     is_unsaid = vector.closed is Closed.UNSAID and not vector.slots_total
-    return WORDS[Closed.NO_LBM if is_unsaid else vector.closed]
+    return closed_words(Closed.NO_LBM if is_unsaid else vector.closed, vector.opens)

@@ -90,7 +90,7 @@ class Members(_message.Message):
     def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ...) -> None: ...
 
 class Sample(_message.Message):
-    __slots__ = ("host", "incarnation", "number", "age_s", "index", "cpu_queue", "io_queue", "memory_queue", "utilisation", "cores", "speed", "slots_total", "slots_used", "jobs_local", "jobs_foreign", "accepting", "hog", "drained", "site", "owner", "memory_total_mib", "memory_available_mib", "features", "resources", "memory_for_jobs_mib", "memory_given_mib", "closed")
+    __slots__ = ("host", "incarnation", "number", "age_s", "index", "cpu_queue", "io_queue", "memory_queue", "utilisation", "cores", "speed", "slots_total", "slots_used", "jobs_local", "jobs_foreign", "accepting", "hog", "drained", "site", "owner", "memory_total_mib", "memory_available_mib", "features", "resources", "memory_for_jobs_mib", "memory_given_mib", "closed", "opens")
     class SiteEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -125,6 +125,7 @@ class Sample(_message.Message):
     MEMORY_FOR_JOBS_MIB_FIELD_NUMBER: _ClassVar[int]
     MEMORY_GIVEN_MIB_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
+    OPENS_FIELD_NUMBER: _ClassVar[int]
     host: str
     incarnation: int
     number: int
@@ -152,7 +153,8 @@ class Sample(_message.Message):
     memory_for_jobs_mib: int
     memory_given_mib: int
     closed: int
-    def __init__(self, host: _Optional[str] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., age_s: _Optional[float] = ..., index: _Optional[float] = ..., cpu_queue: _Optional[float] = ..., io_queue: _Optional[float] = ..., memory_queue: _Optional[float] = ..., utilisation: _Optional[float] = ..., cores: _Optional[float] = ..., speed: _Optional[float] = ..., slots_total: _Optional[int] = ..., slots_used: _Optional[int] = ..., jobs_local: _Optional[int] = ..., jobs_foreign: _Optional[int] = ..., accepting: _Optional[bool] = ..., hog: _Optional[str] = ..., drained: _Optional[bool] = ..., site: _Optional[_Mapping[str, float]] = ..., owner: _Optional[int] = ..., memory_total_mib: _Optional[int] = ..., memory_available_mib: _Optional[int] = ..., features: _Optional[str] = ..., resources: _Optional[str] = ..., memory_for_jobs_mib: _Optional[int] = ..., memory_given_mib: _Optional[int] = ..., closed: _Optional[int] = ...) -> None: ...
+    opens: str
+    def __init__(self, host: _Optional[str] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., age_s: _Optional[float] = ..., index: _Optional[float] = ..., cpu_queue: _Optional[float] = ..., io_queue: _Optional[float] = ..., memory_queue: _Optional[float] = ..., utilisation: _Optional[float] = ..., cores: _Optional[float] = ..., speed: _Optional[float] = ..., slots_total: _Optional[int] = ..., slots_used: _Optional[int] = ..., jobs_local: _Optional[int] = ..., jobs_foreign: _Optional[int] = ..., accepting: _Optional[bool] = ..., hog: _Optional[str] = ..., drained: _Optional[bool] = ..., site: _Optional[_Mapping[str, float]] = ..., owner: _Optional[int] = ..., memory_total_mib: _Optional[int] = ..., memory_available_mib: _Optional[int] = ..., features: _Optional[str] = ..., resources: _Optional[str] = ..., memory_for_jobs_mib: _Optional[int] = ..., memory_given_mib: _Optional[int] = ..., closed: _Optional[int] = ..., opens: _Optional[str] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("sample", "ended")

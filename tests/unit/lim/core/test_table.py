@@ -20,8 +20,8 @@ def table():
     return made
 
 
-def closed(reason):
-    return replace(vector(accepting=False), closed=reason)
+def closed(reason, opens=""):
+    return replace(vector(accepting=False), closed=reason, opens=opens)
 
 
 def why(table, now_s, name=H2):
@@ -174,6 +174,10 @@ def test_a_host_that_gave_trouble_is_avoided_for_a_while(table):
         ({"load": vector(accepting=False, slots=(0, 0))}, "its LBM does not answer"),
         ({"load": closed(Closed.OWNER)}, "its owner is back"),
         ({"load": closed(Closed.STARTING)}, "its LBM has not started yet"),
+        (
+            {"load": closed(Closed.HOURS, "19:00")},
+            "it accepts no commands until 19:00 (admission.when)",
+        ),
         ({"drained": True}, "drained"),
         ({"load": vector(slots=(0, 0))}, NO_SLOT),
     ],
