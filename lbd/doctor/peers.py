@@ -17,7 +17,7 @@ from lbd.console.daemons import START, Daemons
 from lbd.console.decision import place_request, question
 from lbd.console.hosts import STALE
 from lbd.console.reply import Json, table, tables, text
-from lbd.doctor.checks import FAULT, OK, WARN, Check, counted
+from lbd.doctor.checks import FAULT, OK, WARN, Check, counted, restart_keeper
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
 from lbd.model import Closed
@@ -313,6 +313,8 @@ def fix_of(why: str, host: str) -> str:
         return "run it as an ordinary user: runuser -u USER -- lbctl doctor"
     if "users.min_uid" in why:
         return f"list it in users.allow of the lbd.toml of {host}, if it is to run commands"
+    if "keeper does not become" in why:
+        return f"on {host}, {restart_keeper(host)}"
     if "keeper is not root" in why:
         return f"on {host}, start the daemons as root: `lbd up`, or the package's services"
     if "user" in why:

@@ -61,7 +61,8 @@ class SlotLine:
             return SlotRefused(unmet.why)
         most = self.slots.total + self.slots.beyond
         setting = "lbm.beyond_slots" if self.slots.beyond else "admission.slots"
-        return SlotRefused(f"no free slot: at most {most} commands run there ({setting})")
+        commands = "1 command runs" if most == 1 else f"{most} commands run"
+        return SlotRefused(f"no free slot: at most {commands} there ({setting})")
 
     def free(self, job: JobId) -> list[JobId]:
         """It has ended, or waits no more. Returns who of the first line has a slot by that; the

@@ -1,5 +1,6 @@
 """From a request of another host's user to the order for our keeper, and why it failed."""
 
+import errno
 import functools
 import os
 from collections.abc import Sequence
@@ -169,7 +170,7 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed) -> str:
     if is_rule(trouble.phase):
         name = request.argv[0].decode(errors="replace")
         return not_allowed(name, trouble.phase, is_link_to(name, trouble.paths))
-    if trouble.phase == REFUSED:
+    if (trouble.phase, trouble.number) == (REFUSED, errno.EPERM):
         return (
             f"its keeper does not become {request.user}: it may run with other [users] settings "
             "than lbd.toml has; systemctl restart lbd-keeper there"

@@ -35,7 +35,7 @@ def test_who_calls_a_command_nested_does_not_get_in_either(lab):
         used = lab.ask("h2", "lbm", "status")["slots"]["used"]
         process.terminate()
     assert (result.returncode, result.stdout) == (125, "")
-    said = "no free slot: at most 1 commands run there (admission.slots)"
+    said = "no free slot: at most 1 command runs there (admission.slots)"
     assert result.stderr == f"lbrun: h2: {said}\n"
     assert used == 1
     lab.wait_until(lambda: not lab.jobs_alive(), "it has ended", 20)

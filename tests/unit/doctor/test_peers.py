@@ -30,6 +30,11 @@ def test_what_an_owner_has_decided_is_not_for_us_to_change(why: str, rule: str) 
     assert fix_of(why, "h2") == f"the owner of h2 decides: {rule} in its lbd.toml"
 
 
+def test_a_keeper_that_goes_by_old_settings_is_to_be_restarted():
+    why = "its keeper does not become ann: it may run with other [users] settings than lbd.toml"
+    assert "`systemctl restart lbd-keeper`" in fix_of(why, "h2")
+
+
 @pytest.mark.parametrize(
     ("how", "fix"),
     [

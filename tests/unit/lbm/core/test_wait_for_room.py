@@ -60,7 +60,7 @@ class TestAttached:
         line = full(beyond=0)
         assert line.ask(named("b", slot_patience_s=9.0, may_exceed=True)) == SlotAwaited()
         assert line.exceed(JobId("b")) == SlotRefused(
-            "no free slot: at most 1 commands run there (admission.slots)"
+            "no free slot: at most 1 command runs there (admission.slots)"
         )
 
     def test_a_nested_one_goes_beyond_them_at_once_and_our_own_program_always(self):
