@@ -3,8 +3,8 @@
 The script goes along as the job's input, so it may change or vanish once it is submitted. Where the
 job runs that is a file without a name, which nobody else can put another in place of: a few lines
 of `sh` keep it as a descriptor, set SLURM_…, and run it with an empty standard input. They are in a
-variable, so that `lbctl jobs` shows the script's name and not them. Beside it is an empty file of
-the job's user, by which its steps are counted.
+variable, so that `lbctl jobs` shows the script's name and not them. An empty file of the job's user
+counts its steps.
 """
 
 import os
@@ -99,10 +99,7 @@ if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
     export SLURM_GPUS_ON_NODE
 fi
 exec 4<&0
-if ! [ -f /dev/fd/4 ]; then
-    echo "sbatch: the input of this job is not its script; submit it again" >&2
-    exit 1
-fi
+[ -f /dev/fd/4 ] || { echo "sbatch: this job has lost its script; submit it again" >&2; exit 1; }
 if steps=$(mktemp 2>/dev/null) && [ -f "$steps" ] && [ -w "$steps" ]; then
     exec 3<>"$steps"
     rm -f "$steps"
