@@ -2,8 +2,9 @@
 
 The script goes along as the job's input, so it may change or vanish once it is submitted. Where the
 job runs that is a file without a name, which nobody else can put another in place of: a few lines
-of `sh` keep it as descriptor 3, set SLURM_…, and run it with an empty standard input. They are in a
-variable, so that `lbctl jobs` shows the script's name and not them.
+of `sh` keep it as a descriptor, set SLURM_…, and run it with an empty standard input. They are in a
+variable, so that `lbctl jobs` shows the script's name and not them. An empty file of the job's user
+counts its steps.
 """
 
 import os
@@ -97,14 +98,17 @@ if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
     SLURM_GPUS_ON_NODE=$(IFS=,; set -- $SLURM_JOB_GPUS; echo $#)
     export SLURM_GPUS_ON_NODE
 fi
-exec 3<&0
-if ! [ -f /dev/fd/3 ]; then
-    echo "sbatch: the input of this job is not its script; submit it again" >&2
-    exit 1
+exec 4<&0
+[ -f /dev/fd/4 ] || { echo "sbatch: this job has lost its script; submit it again" >&2; exit 1; }
+if steps=$(mktemp 2>/dev/null) && [ -f "$steps" ] && [ -w "$steps" ]; then
+    exec 3<>"$steps"
+    rm -f "$steps"
+else
+    exec 3<&4
 fi
 export SLURM_LBD_SCRIPT="/proc/$$/fd/3"
 early=${signal:+timeout --foreground --preserve-status -s $signal $after}
-exec $early "$interpreter" ${option:+"$option"} /dev/fd/3 "$@" <"$input"
+exec $early "$interpreter" ${option:+"$option"} /dev/fd/4 "$@" <"$input"
 """
 USAGE = "usage: sbatch [OPTIONS] [SCRIPT [ARG...]], or sbatch [OPTIONS] --wrap 'COMMAND'"
 

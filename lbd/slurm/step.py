@@ -1,10 +1,11 @@
 """A step of a job: its number, its files, and its share of the job's slots.
 
 Steps with `--exclusive` share the slots among themselves without a daemon: one that has a slot has
-a lock of one byte of a file, the script, which each process of the job can open by its first
+a lock of one byte of a file without a name, which each process of the job can open by its first
 process. The lock goes through exec with its descriptor, and is gone once the step has ended.
 """
 
+import errno
 import fcntl
 import os
 import struct
@@ -12,8 +13,8 @@ import time
 
 from lbd.slurm.options import SlurmError
 
-SCRIPT = "SLURM_LBD_SCRIPT"  # the script as a file: /proc/PID/fd/3
-TURN = 1 << 40  # far beyond the script's end, as is what follows it: one byte for each slot
+SCRIPT = "SLURM_LBD_SCRIPT"  # that file, or else the script: /proc/PID/fd/3
+TURN = 1 << 40  # far beyond the file's end, as is what follows it: one byte for each slot
 LOCK = "hhqqi"  # struct flock
 NUMBER = TURN - 1  # the byte whose lock is for counting steps
 STEPS_MAX = 1 << 30  # any time from 2004 on is more
@@ -21,13 +22,15 @@ LOOK_S = 0.05
 
 
 def next_number() -> int:
-    """Of a step of the job: 0, 1, and so on. The script's file, which nobody writes to, counts
-    them as its time of change."""
+    """Of a step of the job: 0, 1, and so on. The file, which nobody writes to, counts them as its
+    time of change; always 0 where it is not its user's."""
     try:
-        script = os.open(os.environ.get(SCRIPT, ""), os.O_RDWR | os.O_CLOEXEC)
+        script = opened()
     except OSError:
         return 0
     try:
+        if os.fstat(script).st_uid != os.geteuid():
+            return 0
         lock(script, NUMBER, wait=True)
         changed_s = int(os.fstat(script).st_mtime)
         number = changed_s if changed_s < STEPS_MAX else 0
@@ -41,9 +44,9 @@ def take_slots(count: int, slots: int) -> None:
     """Waits until so many of the job's slots are held by no other exclusive step. Raises
     SlurmError."""
     try:
-        script = os.open(os.environ.get(SCRIPT, ""), os.O_RDWR | os.O_CLOEXEC)
+        script = opened()
     except OSError as problem:
-        raise SlurmError(f"--exclusive: the job's script cannot be opened: {problem}") from None
+        raise SlurmError(f"--exclusive: no file to count its steps: {problem}") from None
     lock(script, TURN, wait=True)  # in turn: two that need several would wait for each other
     held: set[int] = set()
     while True:
@@ -55,6 +58,15 @@ def take_slots(count: int, slots: int) -> None:
         time.sleep(LOOK_S)
     lock(script, TURN, fcntl.F_UNLCK)
     os.set_inheritable(script, True)
+
+
+def opened() -> int:
+    """Raises OSError, also for one with a name: somebody else has put it in place of the job's."""
+    file = os.open(os.environ.get(SCRIPT, ""), os.O_RDWR | os.O_CLOEXEC)
+    if os.fstat(file).st_nlink:
+        os.close(file)
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+    return file
 
 
 def lock(file: int, byte: int, kind: int = fcntl.F_WRLCK, *, wait: bool = False) -> bool:

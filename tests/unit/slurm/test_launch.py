@@ -3,7 +3,11 @@
 import os
 import subprocess
 
+import pytest
+
+from lbd.slurm.options import SlurmError
 from lbd.slurm.sbatch import LAUNCH
+from lbd.slurm.step import SCRIPT, next_number, take_slots
 
 
 def launched(script, tmp_path, **variables):
@@ -36,3 +40,21 @@ def test_nobody_puts_another_script_in_its_place(tmp_path):
 def test_a_script_needs_no_room_for_temporary_files(tmp_path):
     done = launched(b"#!/bin/sh\necho own\n", tmp_path, TMPDIR=str(tmp_path / "away"))
     assert (done.stdout, done.stderr) == ("own\n", "")
+
+
+def test_steps_are_counted_by_a_file_of_their_own_that_is_nobody_elses(tmp_path):
+    """The script is the daemons' file: who is not its owner cannot set its times."""
+    script = b"#!/bin/sh\nstat -Lc '%h %s %u' $SLURM_LBD_SCRIPT\n"
+    done = launched(script, tmp_path)
+    assert done.stdout == f"0 0 {os.geteuid()}\n"
+
+
+def test_steps_are_not_counted_by_a_file_that_somebody_else_has_put_there(tmp_path, monkeypatch):
+    path = tmp_path / "linked"
+    path.touch()
+    before = path.stat().st_mtime
+    monkeypatch.setenv(SCRIPT, str(path))
+    assert next_number() == 0
+    assert path.stat().st_mtime == before
+    with pytest.raises(SlurmError):
+        take_slots(1, 1)
