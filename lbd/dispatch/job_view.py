@@ -5,10 +5,10 @@ import contextlib
 import time
 from collections.abc import Sequence
 
-from lbd.dispatch.core.forecast import Prediction
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Stored, Tally, target_of
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.prospects import likely_s, within
+from lbd.dispatch.core.outlook.forecast import Prediction
 from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.targets.plan import SURE
 from lbd.dispatch.core.why_waiting import STARTING, silent_arrays, waiting_reason

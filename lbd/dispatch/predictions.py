@@ -18,10 +18,10 @@ from math import exp
 from statistics import median
 
 from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, LedgerTrouble, Submission, Wanted
 from lbd.dispatch.core.malleable.decision import KnownSpeedup
 from lbd.dispatch.core.malleable.prospects import Answer, answer
+from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.restore import queued_job
 from lbd.dispatch.intake import TEXT_MAX, predicted_job

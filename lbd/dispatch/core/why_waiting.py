@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.lifecycle import Lifecycle
-from lbd.dispatch.core.places import Place
+from lbd.dispatch.core.outlook.places import Place
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import Lease, Live
 from lbd.dispatch.core.servers import Server

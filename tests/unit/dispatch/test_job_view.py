@@ -3,7 +3,7 @@
 import time
 from types import SimpleNamespace
 
-from lbd.dispatch.core.forecast import Forecast
+from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.job_view import JobViews, in_pieces, time_of_day
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s

@@ -1,7 +1,7 @@
 """What a job that came now could expect on each number of slots: its begin and its end. Pure.
 
 If nobody waits before it, a number of slots is there when the jobs that run on one of the hosts
-have given back so many (`theory/queue_time.py`). Else it begins as `forecast.py` says for the
+have given back so many (`theory/queue_time.py`). Else it begins as `outlook/` says for the
 fewest, and for each slot more a mean lifetime later on all slots of the line.
 
 From `CALIBRATED` jobs on whose prediction came true or not, predictions are shown corrected where

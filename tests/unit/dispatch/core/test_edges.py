@@ -27,8 +27,8 @@ from lbd.dispatch.core.malleable.heads import (
 )
 from lbd.dispatch.core.malleable.prospects import picks
 from lbd.dispatch.core.malleable.slot_times import SlotTimes
-from lbd.dispatch.core.needs_outlook import NeedsOutlook, amount_of
-from lbd.dispatch.core.places import FEW, Places
+from lbd.dispatch.core.outlook.needs_outlook import NeedsOutlook, amount_of
+from lbd.dispatch.core.outlook.places import FEW, Places
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Lease, Live, changed
 from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.retry import HELD

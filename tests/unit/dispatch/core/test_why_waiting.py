@@ -6,11 +6,11 @@ import pytest
 
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import make
-from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.decision import Head, Hold
 from lbd.dispatch.core.malleable.heads import Asked
+from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.core.why_waiting import (

@@ -5,13 +5,13 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.gangs.gang_room import (
     PARKED_OF_HOST,
     PARKED_OF_USER,
     Drain,
     GangRoom,
 )
+from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.records import Begin
 from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.shares import Rules, Shares

@@ -7,7 +7,6 @@ import pytest
 
 from lbd.config.dispatch import STRATEGIES
 from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.forecast import Forecast
 from lbd.dispatch.core.malleable.decision import FreeSlots, KnownSpeedup
 from lbd.dispatch.core.malleable.prospects import (
     ROWS,
@@ -20,6 +19,7 @@ from lbd.dispatch.core.malleable.prospects import (
     shown,
     within,
 )
+from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
 from lbd.theory.calibration import Correction
 from lbd.theory.free_slots import interval_90_s, quantile_s

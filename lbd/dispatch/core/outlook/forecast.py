@@ -20,14 +20,14 @@ from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.malleable.heads import NOTHING_KNOWN, ROOMS, room_of
 from lbd.dispatch.core.malleable.prospects import CALIBRATED, Situation
 from lbd.dispatch.core.malleable.slot_times import FEWEST, ResourceTimes
-from lbd.dispatch.core.needs_outlook import (
+from lbd.dispatch.core.outlook.needs_outlook import (
     Known,
     NeedsOutlook,
     NeedsOutlooks,
     parts_of,
     releases_of,
 )
-from lbd.dispatch.core.places import FRESH_S, Place, Places
+from lbd.dispatch.core.outlook.places import FRESH_S, Place, Places
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.registry import Registered
 from lbd.dispatch.core.servers import Server

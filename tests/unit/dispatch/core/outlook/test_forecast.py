@@ -7,7 +7,7 @@ import pytest
 
 from lbd.dispatch.core.discipline import ONLY_LINE, HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
-from lbd.dispatch.core.forecast import FRESH_S, Forecast
+from lbd.dispatch.core.outlook.forecast import FRESH_S, Forecast
 from lbd.dispatch.core.queues import Queues
 from lbd.model import HostId, JobId
 from lbd.theory.calibration import Correction

@@ -8,11 +8,11 @@ import pytest
 
 from lbd.dispatch.core.discipline import ONLY_LINE, QueuedJob
 from lbd.dispatch.core.malleable.prospects import CALIBRATED
-from lbd.dispatch.core.needs_outlook import needs_outlook, parts_of
+from lbd.dispatch.core.outlook.needs_outlook import needs_outlook, parts_of
 from lbd.model import NO_NEEDS, Facts, JobId, Needs
 from lbd.theory.calibration import Correction
 from lbd.theory.queue_time import Releases, fit_in_two, wait_s
-from tests.unit.dispatch.core.test_forecast import known
+from tests.unit.dispatch.core.outlook.test_forecast import known
 from tests.unit.dispatch.core.test_queues import Table
 
 

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostConnection
-from lbd.dispatch.core.needs_outlook import Parts, parts_of
+from lbd.dispatch.core.outlook.needs_outlook import Parts, parts_of
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.registry import Registered
 from lbd.model import JobId

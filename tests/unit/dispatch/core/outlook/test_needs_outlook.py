@@ -4,7 +4,7 @@ import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.malleable.prospects import answer
-from lbd.dispatch.core.needs_outlook import (
+from lbd.dispatch.core.outlook.needs_outlook import (
     KINDS_MAX,
     OTHERS_HAVE_IT,
     Shortage,
@@ -16,7 +16,7 @@ from lbd.dispatch.core.needs_outlook import (
 from lbd.model import NO_NEEDS, Facts, JobId, Needs
 from lbd.theory.calibration import Correction
 from lbd.theory.queue_time import UniformLog, wait_s
-from tests.unit.dispatch.core.test_forecast import known, predicted
+from tests.unit.dispatch.core.outlook.test_forecast import known, predicted
 from tests.unit.dispatch.core.test_needs import BOTH, GPU, facts
 from tests.unit.dispatch.core.test_queues import Table
 
