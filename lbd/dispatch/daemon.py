@@ -395,4 +395,5 @@ def learn_from(row: JobRow, queues: Queues, *, by_uid: bool) -> None:
     if row.run_s is not None:
         job = queued_job(row, by_uid=by_uid)
         queues.resource_times.ended(job.needs, row.run_s)
-        queues.learn(job, row.run_s, row.state in WHOLE)
+        if row.state in WHOLE:
+            queues.run_times.ended(job, row.run_s)

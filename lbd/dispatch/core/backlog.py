@@ -20,7 +20,12 @@ EMPTY_MIN = 1000  # rows: with fewer, moving up is not worth it
 KINDS_KNOWN = 4096
 DIGITS_MAX = 18  # of an id that surely goes into a column
 NO_INDEX = -1
-OWN = ("id", "submission", "array_index")  # of a job; the other fields make its kind
+OWN = (
+    "id",
+    "submission",
+    "array_index",
+    "command_line",
+)  # of a job; the other fields make its kind
 KIND_FIELDS = tuple(name for name in QueuedJob._fields if name not in OWN)
 kind_values: Callable[[QueuedJob], tuple[object, ...]] = attrgetter(*KIND_FIELDS)
 
@@ -68,10 +73,10 @@ class Row:
 
     @property
     def job(self) -> QueuedJob:
-        index = self._backlog.indexes[self.at]
-        own = self._backlog.submissions[self.at], None if index == NO_INDEX else index
+        submission, index, line = (column[self.at] for column in self._backlog.own)
         *shared, origin, at_once = kind_values(self.kind)  # the last of the fields
-        values = self.id, *shared, *own, origin, at_once  # in their order
+        own = submission, None if index == NO_INDEX else index
+        values = self.id, *shared, *own, origin, at_once, line  # in their order
         return QueuedJob._make(values)
 
     @property
@@ -98,8 +103,7 @@ class Backlog:
         self.ids = array("q")
         self.numbers = array("q")  # places in line
         self.work_s = array("d")
-        self.submissions = array("q")
-        self.indexes = array("q")
+        self.own = array("q"), array("q"), array("q")  # submission, array index, command line
         self.kinds: list[QueuedJob | None] = []  # None: the row is empty
         self.lines: list[HostConnection | None] = []  # None: it has stepped aside
         self.aside_count = 0
@@ -140,8 +144,9 @@ class Backlog:
         self.ids.append(int(job.id))
         self.numbers.append(number)
         self.work_s.append(work_s)
-        self.submissions.append(job.submission)
-        self.indexes.append(NO_INDEX if job.array_index is None else job.array_index)
+        index = NO_INDEX if job.array_index is None else job.array_index
+        for column, value in zip(self.own, (job.submission, index, job.command_line), strict=True):
+            column.append(value)
         self.kinds.append(kind := self._kind_of(job))
         self._count(kind, 1)
         self.lines.append(None)
@@ -155,7 +160,7 @@ class Backlog:
         if kind is None:
             if len(self._kinds) >= KINDS_KNOWN:
                 self._kinds.clear()
-            kind = job._replace(id=JobId(""), submission=0, array_index=None)
+            kind = job._replace(id=JobId(""), submission=0, array_index=None, command_line=0)
             self._kinds[values] = kind
         return kind
 
@@ -177,8 +182,8 @@ class Backlog:
         self.ids = array("q", compress(self.ids, full))
         self.numbers = array("q", compress(self.numbers, full))
         self.work_s = array("d", compress(self.work_s, full))
-        self.submissions = array("q", compress(self.submissions, full))
-        self.indexes = array("q", compress(self.indexes, full))
+        for column in self.own:
+            column[:] = array("q", compress(column, full))
         self.lines = list(compress(self.lines, full))
         self.kinds = list(compress(self.kinds, full))
 

@@ -55,6 +55,7 @@ class QueuedJob(NamedTuple):
     array_index: int | None = None
     origin: str = ""  # the host where it was submitted; no discipline looks at that
     at_once: int = 0  # tasks of its array that may run; 0: no limit
+    command_line: int = 0  # a number that stands for all words of its command; 0: not known
 
     @property
     def shown(self) -> str:

@@ -7,6 +7,7 @@ from typing import Protocol
 from lbd.dispatch.core.discipline import QueuedJob, Target
 from lbd.dispatch.core.ledger_room import Disk, Excess, LedgerRoom, OnRecord, Weight
 from lbd.dispatch.core.records import Record
+from lbd.dispatch.core.run_times import line_of
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, HostId, JobId, JobState
 from lbd.policy.invocation import key_of
@@ -103,6 +104,7 @@ class Submission:
         only = HostId(self.only) if self.only else None
         barred = frozenset(map(HostId, self.excluded))
         command, needs = command_of(self.command), read_needs_text(self.needs)
+        line = line_of(self.command)
         for number, index in enumerate(self.array_indexes(), accepted.first):
             yield QueuedJob(
                 JobId(str(number)),
@@ -127,6 +129,7 @@ class Submission:
                 origin=self.origin,
                 at_once=self.at_once,
                 needs=needs,
+                command_line=line,
             )
 
 

@@ -48,6 +48,7 @@ from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.core.malleable.heads import FREE, NOT_NOW, ROOMS, MalleableHeads
 from lbd.dispatch.core.malleable.slot_times import ResourceTimes, SlotTimes
 from lbd.dispatch.core.registry import Entry, Registered, Registry
+from lbd.dispatch.core.run_times import RunTimes
 from lbd.dispatch.core.servers import LineServers, Server, is_plain, room
 from lbd.dispatch.core.shares import Rules, Shares
 from lbd.dispatch.core.targets.arrays import Targets
@@ -84,8 +85,10 @@ class Queues:
         self.slot_times, self.resource_times = SlotTimes(), ResourceTimes()
         self.heads = MalleableHeads(self.slot_times, malleable)
         self.registry = Registry()
-        self.gangs = GangRoom(self.shares)
-        self.backfill = Backfill(self.shares.rules.backfill, self.shares.rules.backfill_risk)
+        self.run_times = RunTimes()
+        self.gangs = GangRoom(self.shares, run_times=self.run_times)
+        given = self.shares.rules
+        self.backfill = Backfill(given.backfill, given.backfill_risk, self.run_times)
         self.aside: dict[JobId, Entry] = {}
         self.hosts: dict[HostId, Server] = {}  # those of the seats that take jobs
         self.lines: dict[HostConnection, Waiting] = {}
@@ -358,7 +361,8 @@ class Queues:
             ran_s = registered.ran_s(now_s)
             self.slot_times.ended(ran_s * registered.slots)
             self.resource_times.ended(registered.job.needs, ran_s)
-            self.learn(registered.job, ran_s, whole)
+            if whole:
+                self.run_times.ended(registered.job, ran_s)
             server = self._rise(registered)
             if (array := registered.job.array) and server.arrays[:1] != (array,):
                 others = [other for other in server.arrays if other != array]
@@ -372,12 +376,6 @@ class Queues:
         self.aside.pop(registered.id, None)
         self.registry.remove(registered)
         return self._fill((line,), now_s, rng) if line is not None else []
-
-    def learn(self, job: QueuedJob, ran_s: float, whole: bool) -> None:
-        """How long a job took; `whole`: until it ended by itself."""
-        self.gangs.run_times.ended(job, ran_s)
-        if whole:
-            self.backfill.ended(job, ran_s)
 
     def _gang_left(self, entry: Entry, now_s: float, rng: Random) -> list[Start]:
         """Nobody stands in line for a gang of which one waits no more."""

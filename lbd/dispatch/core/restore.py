@@ -3,9 +3,16 @@
 from lbd.dispatch.core.dependencies.conditions import conditions_of
 from lbd.dispatch.core.dependencies.dependents import Waits
 from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.ledger_rows import AttemptRow, JobRow, command_of, share_of, target_of
+from lbd.dispatch.core.ledger_rows import (
+    AttemptRow,
+    JobRow,
+    command_of,
+    share_of,
+    target_of,
+)
 from lbd.dispatch.core.records import Fate, Live
 from lbd.dispatch.core.retry import HELD
+from lbd.dispatch.core.run_times import line_of
 from lbd.model import HostId, JobId
 from lbd.text.needs_words import read_needs_text
 
@@ -42,6 +49,7 @@ def queued_job(
         origin=row.origin,
         at_once=row.at_once,
         needs=read_needs_text(row.needs),
+        command_line=line_of(row.command),
     )
 
 

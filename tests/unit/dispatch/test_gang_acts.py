@@ -88,4 +88,4 @@ async def test_what_jobs_took_is_known_to_the_next_dispatcher(world, tmp_path):
     async with opened(tmp_path / "ledger.sqlite") as other:
         await other.dispatcher._restore()
         job = other.dispatcher.life.jobs[JobId("4")].job
-        assert other.dispatcher.life.queues.gangs.run_times.longest_s(job) == 60.0
+        assert other.dispatcher.life.queues.gangs.longest_s(job) == 60.0

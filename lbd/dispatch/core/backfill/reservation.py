@@ -5,7 +5,7 @@ A job behind it may begin now on any other host; on that one if it has ended by 
 leaves it room (`spare`). Only the head is safe: jobs behind it may be passed again and again, until
 they are heads themselves.
 
-When a job ends at the latest is its time limit (`limit`); or (`learnt`) what jobs like it took: a
+When a job ends at the latest is its time limit (`limit`); or (`learnt`) what its like took: a
 new one takes no longer than the k-th of n earlier ones with probability k / (n + 1), if they are
 alike, so of those the first is taken for which this is 1 - risk or more. Where too little is known
 the limit counts; where there is none, never. If no host's slots are certain to become free, the
@@ -13,19 +13,15 @@ head's start cannot be told, and nobody may pass it on any host that it could us
 """
 
 import math
-from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.registry import Entry
+from lbd.dispatch.core.run_times import RunTimes
 from lbd.dispatch.core.servers import Server
 from lbd.model import Facts, HostId, Needs
 from lbd.policy.needs import joined, unmet
-
-RUNS_KEPT = 100
-KINDS_KNOWN = 10_000
-Kind = tuple[str, str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +37,14 @@ class Reservation:
 class Backfill:
     rule: str = "off"  # off | limit | learnt
     risk: float = 0.1  # of learnt: that a job takes longer than is taken for granted
-    _runs_s: OrderedDict[Kind, deque[float]] = field(default_factory=OrderedDict)
-
-    def ended(self, job: QueuedJob, run_s: float) -> None:
-        if self.rule != "learnt":
-            return
-        kind = kind_of(job)
-        self._runs_s.setdefault(kind, deque(maxlen=RUNS_KEPT)).append(run_s)
-        self._runs_s.move_to_end(kind)
-        while len(self._runs_s) > KINDS_KNOWN:
-            self._runs_s.popitem(last=False)
+    run_times: RunTimes = field(default_factory=RunTimes)
 
     def longest_s(self, job: QueuedJob) -> float:
         limit_s = job.limit_s or math.inf
         if self.rule != "learnt":
             return limit_s
-        return min(limit_s, exceeded_rarely_s(self._runs_s.get(kind_of(job), ()), self.risk))
+        runs_s = self.run_times.of(job, fewest_for(self.risk))
+        return min(limit_s, exceeded_rarely_s(runs_s, self.risk))
 
     def ends_s(self, entry: Entry, now_s: float) -> float:
         """Of one that runs. One that has taken longer than was learnt may take all of its limit."""
@@ -130,8 +118,9 @@ def compete(job: Needs, head: Needs) -> bool:
     return bool(same or (job.memory_bytes and head.memory_bytes))
 
 
-def kind_of(job: QueuedJob) -> Kind:
-    return job.user, job.name, job.command, job.slots
+def fewest_for(risk: float) -> int:
+    """Runs, to say anything of a time that is exceeded so rarely."""
+    return math.ceil((1.0 - risk) / risk - 1e-9)
 
 
 def exceeded_rarely_s(runs_s: Iterable[float], risk: float) -> float:

@@ -18,7 +18,6 @@ their turn comes and there is no room for all, the gang steps out of the line an
 """
 
 import math
-from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,47 +26,18 @@ from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.registry import Entry
+from lbd.dispatch.core.run_times import RunTimes
 from lbd.dispatch.core.servers import Server
 from lbd.dispatch.core.shares import Shares
 from lbd.model import Facts, HostId, JobId
 from lbd.policy.needs import jobs_now
 
 DRAIN_S, DRAIN_S_MIN = 600.0, 1.0
-KINDS_KNOWN = 4096  # of jobs, whose run times are remembered
 USERS_KNOWN = 1000  # whose drains are, that came to nothing
 # Gangs that are looked at with every change of a slot: nobody's thousands are to take that long.
 PARKED_OF_USER, PARKED_OF_HOST = 4, 64
-RUNS_KEPT, FEWEST_RUNS = 10, 3
+LAST_RUNS, FEWEST_RUNS = 10, 3
 MARGIN = 1.5  # a job takes no longer than that times the longest of its like
-
-
-@dataclass(slots=True)
-class RunTimes:
-    """How long jobs of an array, or of a user's label, took lately."""
-
-    # A deque takes as much as six of these.
-    _runs_s: OrderedDict[tuple[str, str, int], "array[float]"] = field(default_factory=OrderedDict)
-
-    def ended(self, job: QueuedJob, run_s: float) -> None:
-        if not (job.array or job.name):
-            return
-        key = kind_of(job)
-        runs_s = self._runs_s.setdefault(key, array("d"))
-        runs_s.append(run_s)
-        del runs_s[:-RUNS_KEPT]
-        self._runs_s.move_to_end(key)
-        while len(self._runs_s) > KINDS_KNOWN:
-            self._runs_s.popitem(last=False)
-
-    def longest_s(self, job: QueuedJob) -> float:
-        """Infinite if nothing is known."""
-        runs_s = self._runs_s.get(kind_of(job), ())
-        learnt_s = MARGIN * max(runs_s) if len(runs_s) >= FEWEST_RUNS else math.inf
-        return min(learnt_s, job.limit_s or math.inf)
-
-
-def kind_of(job: QueuedJob) -> tuple[str, str, int]:
-    return job.user, job.name, 0 if job.name else job.array
 
 
 @dataclass(slots=True)
@@ -147,6 +117,12 @@ class GangRoom:
     _planned_for: int = 0
     _planned: tuple[int, int] = (-1, -1)  # events and changes by then
     _rooms: dict[HostId, HostRoom] = field(default_factory=dict)  # for the front's tasks
+
+    def longest_s(self, job: QueuedJob) -> float:
+        """Infinite if nothing is known."""
+        runs_s = self.run_times.of(job, FEWEST_RUNS)[-LAST_RUNS:]
+        learnt_s = MARGIN * max(runs_s) if runs_s else math.inf
+        return min(learnt_s, job.limit_s or math.inf)
 
     # Who waits
 
@@ -297,7 +273,7 @@ class GangRoom:
         if not server.suits(job):
             return HostRoom([], [], math.inf)
         bounds = (
-            (entry.started_s + self.run_times.longest_s(entry.job), entry)
+            (entry.started_s + self.longest_s(entry.job), entry)
             for entry in server.running.values()
         )
         ends = sorted(
@@ -328,7 +304,7 @@ class GangRoom:
 
     def is_short(self, plan: Plan, job: QueuedJob, now_s: float) -> bool:
         """Will it have ended before the gang can begin?"""
-        return now_s + self.run_times.longest_s(job) <= plan.ends_s
+        return now_s + self.longest_s(job) <= plan.ends_s
 
     def passes(self, plan: Plan, job: QueuedJob, now_s: float) -> bool:
         """May it have what is kept?"""

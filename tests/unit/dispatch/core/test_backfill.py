@@ -196,11 +196,14 @@ def test_nobody_passes_the_head_beyond_a_limit_of_its_own():
     assert table.ended(3) == [4]  # one at once, however many slots are free
 
 
-def test_what_is_learnt_is_bounded_and_the_latest_is_kept(monkeypatch):
-    monkeypatch.setattr("lbd.dispatch.core.backfill.reservation.KINDS_KNOWN", 2)
-    learnt = Backfill("learnt", risk=0.5)
-    one, two, three = (QueuedJob(JobId("1"), name=name) for name in "abc")
-    for job in (one, two, one, three):
-        learnt.ended(job, 5.0)
-    assert [learnt.longest_s(job) for job in (one, two, three)] == [5.0, math.inf, 5.0]
-    Backfill("limit").ended(one, 5.0)
+def test_of_those_alike_the_nearest_counts_of_which_enough_are_known():
+    learnt = Backfill("learnt", risk=0.25)  # of three runs the longest
+    line = QueuedJob(JobId("1"), command="fit", command_line=7)
+    like = line._replace(command_line=8)
+    for run_s in (1.0, 2.0):
+        learnt.run_times.ended(line, run_s)
+    learnt.run_times.ended(like, 9.0)
+    assert learnt.longest_s(line) == 9.0
+    learnt.run_times.ended(line, 3.0)
+    assert learnt.longest_s(line) == 3.0
+    assert Backfill("limit", 0.25, learnt.run_times).longest_s(line) == math.inf

@@ -284,7 +284,7 @@ def test_of_very_many_attempts_that_are_not_ours_some_are_ended_at_each_heartbea
 )
 def test_how_long_a_job_takes_is_learnt_of_those_that_ended_by_themselves(ending, learns):
     table = Table()
-    table.life.queues.backfill = Backfill("learnt", 0.5)
+    table.life.queues.backfill = Backfill("learnt", 0.5, table.life.queues.run_times)
     job = QueuedJob(JobId("1"), name="x", user="ann", may_restart=False)
     (begin,) = table.life.submitted([job], *table.when)
     table.now_s = 20.0

@@ -81,7 +81,7 @@ def test_the_reservation_is_the_first_time_at_which_any_host_has_room(seed):
     backfill = Backfill("learnt", risk=0.25)
     runs_s = [float(rng.randint(10, 90)) for _ in range(rng.randint(0, 12))]
     for run_s in runs_s:
-        backfill.ended(QueuedJob(JobId("1"), 1, name="x", user="ann"), run_s)
+        backfill.run_times.ended(QueuedJob(JobId("1"), 1, name="x", user="ann"), run_s)
 
     def longest_s(job):
         alike = (job.name, job.slots) == ("x", 1)
@@ -149,8 +149,8 @@ def test_kept_for_a_gang_are_the_places_that_are_there_first(seed):
     rooms.parked[0].drain = Drain(0.0, until_s, until_s)
 
     def longest_s(one):
-        known = one.name == "x" and len(runs_s) >= FEWEST_RUNS
-        return min(MARGIN * max(runs_s) if known else math.inf, one.limit_s or math.inf)
+        alike = (one.name, one.slots) == ("x", 1) and len(runs_s) >= FEWEST_RUNS
+        return min(MARGIN * max(runs_s) if alike else math.inf, one.limit_s or math.inf)
 
     def ended_by(server, at_s):
         """Those that will have; of who should have ended long ago nobody knows."""

@@ -11,7 +11,7 @@ from lbd.dispatch.core.dependencies.conditions import conditions_of
 from lbd.dispatch.core.dependencies.dependents import Waits
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob, able
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
-from lbd.dispatch.core.gangs.gang_room import MARGIN, RUNS_KEPT, RunTimes
+from lbd.dispatch.core.gangs.gang_room import LAST_RUNS, MARGIN, GangRoom
 from lbd.dispatch.core.ledger_rows import AttemptRow, JobRow, Tally
 from lbd.dispatch.core.malleable.slot_times import ResourceTimes, SlotTimes
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Live, Settle
@@ -20,6 +20,7 @@ from lbd.dispatch.core.restore import live_job, queued_job, waits_of
 from lbd.dispatch.core.retry import HELD
 from lbd.dispatch.core.row_faults import KINDS, fault_of
 from lbd.dispatch.core.servers import at_random, room
+from lbd.dispatch.core.shares import Rules, Shares
 from lbd.model import CANCEL, Facts, HostId, JobId, JobState, Needs
 from tests.unit.dispatch.core.test_cutoffs import row
 from tests.unit.dispatch.core.test_lifecycle import OK, Table
@@ -344,12 +345,12 @@ def test_suspended_time_is_no_run_time_on_record(started, finished, suspended_s,
 
 
 def test_how_long_a_job_takes_is_what_its_like_took_lately():
-    times, job = RunTimes(), QueuedJob(JobId("1"), name="x", user="ann")
-    for run_s in (900.0, *[10.0] * (RUNS_KEPT - 1)):
-        times.ended(job, run_s)
-    assert times.longest_s(job) == MARGIN * 900.0
-    times.ended(job, 20.0)
-    assert times.longest_s(job) == MARGIN * 20.0
+    room, job = GangRoom(Shares(Rules())), QueuedJob(JobId("1"), name="x", user="ann")
+    for run_s in (900.0, *[10.0] * (LAST_RUNS - 1)):
+        room.run_times.ended(job, run_s)
+    assert room.longest_s(job) == MARGIN * 900.0
+    room.run_times.ended(job, 20.0)
+    assert room.longest_s(job) == MARGIN * 20.0
 
 
 def test_a_job_that_can_use_more_slots_than_it_needs_is_malleable():

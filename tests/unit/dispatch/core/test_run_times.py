@@ -1,0 +1,43 @@
+import pytest
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.run_times import RUNS_KEPT, RunTimes
+from lbd.model import JobId
+
+
+def job(line=0, **more):
+    return QueuedJob(JobId("1"), user="ann", command="fit", command_line=line, **more)
+
+
+def test_the_same_command_line_counts_before_its_kind():
+    times = RunTimes()
+    times.ended(job(1), 1.0)
+    times.ended(job(2), 9.0)
+    assert list(times.of(job(1))) == [1.0]
+    assert list(times.of(job(3))) == [1.0, 9.0]
+    assert list(times.of(job(1), fewest=2)) == [1.0, 9.0]
+    assert list(times.of(job(1), fewest=3)) == []
+
+
+def test_a_command_line_is_the_same_under_any_label():
+    times = RunTimes()
+    times.ended(job(1, name="monday"), 1.0)
+    assert list(times.of(job(1, name="tuesday"))) == [1.0]
+    assert list(times.of(job(2, name="tuesday"))) == []
+
+
+@pytest.mark.parametrize("other", [{"user": "bob"}, {"slots": 2}])
+def test_other_users_and_other_numbers_of_slots_tell_nothing(other):
+    times = RunTimes()
+    times.ended(job(1), 1.0)
+    assert list(times.of(job(1)._replace(**other))) == []
+
+
+def test_the_last_runs_are_kept_and_who_has_not_run_for_longest_is_forgotten():
+    times = RunTimes(most=3)
+    for run_s in range(RUNS_KEPT + 1):
+        times.ended(job(name="a"), float(run_s))
+    assert list(times.of(job(name="a"))) == [float(n) for n in range(1, RUNS_KEPT + 1)]
+    for name in "bcad":
+        times.ended(job(name=name), 5.0)
+    assert [bool(times.of(job(name=name))) for name in "abcd"] == [True, False, True, True]
