@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Sequence
 
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Stored, Tally, target_of
 from lbd.dispatch.core.lifecycle import Lifecycle
-from lbd.dispatch.core.malleable.prospects import likely_s, within
 from lbd.dispatch.core.outlook.forecast import Prediction
 from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.targets.plan import SURE
@@ -67,12 +67,11 @@ class JobViews:
         registered = self._life.queues.registry.find(JobId(str(job.id)))
         if registered is None or job.predicted_wait_s <= 0 or job.HasField("predicted_low_s"):
             return
-        if (found := self.forecast.ahead_of(registered, clock_s())) is None:
+        if (interval := self.forecast.interval_of(registered, clock_s())) is None:
             return
-        slots, held, ahead_jobs = found
-        if exact := await asyncio.to_thread(within, slots, held):
-            job.predicted_low_s, _, job.predicted_high_s = exact
-            job.predicted_wait_s = likely_s(job.predicted_wait_s, exact, ahead_jobs)
+        exact = await asyncio.to_thread(interval)
+        if exact is not None and math.isfinite(exact[1]):
+            job.predicted_low_s, job.predicted_wait_s, job.predicted_high_s = exact
 
     async def of_lines(
         self, lines: Sequence[tuple[JobRow, Tally | None]], *, explained: bool

@@ -18,13 +18,22 @@ from math import exp
 from statistics import median
 
 from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.ledger_rows import JobRow, Ledger, LedgerTrouble, Submission, Wanted
+from lbd.dispatch.core.ledger_rows import (
+    JobRow,
+    Ledger,
+    LedgerTrouble,
+    Submission,
+    Wanted,
+    share_of,
+)
 from lbd.dispatch.core.malleable.decision import KnownSpeedup
 from lbd.dispatch.core.malleable.prospects import Answer, answer
 from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.plays import NEW
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.restore import queued_job
 from lbd.dispatch.intake import TEXT_MAX, predicted_job
+from lbd.model import HostId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.text.needs_words import read_needs_text
@@ -111,7 +120,17 @@ class Predictions:
         is_steered = is_steered or bool(sent.after or sent.not_before)
         if sent.gang or is_steered or self.queues.plan is not None:
             return None
-        return self.forecast.of_arrival(sent.slots, clock_s(), read_needs_text(sent.needs))
+        job = QueuedJob(
+            NEW,
+            sent.slots,
+            only=HostId(sent.only) if sent.only else None,
+            barred=frozenset(map(HostId, sent.excluded)),
+            user=share_of(sent.user, sent.uid, by_uid=self.by_uid),
+            name=sent.name,
+            priority=sent.priority,
+            needs=read_needs_text(sent.needs),
+        )
+        return self.forecast.of_arrival(job, clock_s())
 
     # What came true
 

@@ -7,9 +7,10 @@ target it can meet stays where it stands, and is passed over as long as it has e
 comes back (lost with its host) has the place with which it began.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -20,12 +21,17 @@ from lbd.dispatch.core.shares import Flow, Shares
 from lbd.model import NO_NEEDS, JobId, Needs
 
 ALONE = 0  # instead of an array
+LAST = sys.maxsize  # place of one that has yet to come
 
 
 class Waiter(NamedTuple):
     id: JobId
     slots: int  # it needs
     needs: Needs = NO_NEEDS
+
+
+def waiter_of(one: Registered) -> Waiter:
+    return Waiter(one.id, one.kind.slots, one.kind.needs)
 
 
 @dataclass(slots=True, eq=False)
@@ -71,15 +77,20 @@ class Group(Placed):
         heapify(self.heap)
         self.rows.keep(fits, leave)
 
-    def order(self, line: HostConnection) -> list[tuple[int, Waiter]]:
-        """Returns the waiting jobs with their positions."""
-        here = [
-            (n, Waiter(one.id, one.job.slots, one.job.needs))
-            for n, one in self.heap
-            if one.line == line
-        ]
-        here += [(row.number, Waiter(row.id, row.kind.slots, row.kind.needs)) for row in self.rows]
-        return sorted(here)
+    def order(self, line: HostConnection) -> Iterator[tuple[int, Waiter]]:
+        """The waiting jobs with their positions."""
+        entries = ((n, waiter_of(one)) for n, one in in_order(self.heap) if one.line == line)
+        return merge(entries, ((row.number, waiter_of(row)) for row in self.rows))
+
+    def laps(
+        self, turn: int, line: HostConnection, stays: bool
+    ) -> Iterator[tuple[int, int, int, Waiter]]:
+        """The same with the turns in which they begin. `stays`: all of them in its own place."""
+        for lap, (number, waiter) in enumerate(self.order(line)):
+            if self.array == ALONE:
+                yield 0, number, number, waiter
+            else:
+                yield 0 if stays else lap, turn, number, waiter
 
 
 Heap = list[tuple[int, Entry | Group]]
@@ -285,23 +296,38 @@ class Waiting:
         return sorted([*rows, *entries.values()]) if entries and rows is not None else rows
 
     def order(self) -> list[Waiter]:
-        """All who wait, in the order in which they would begin if nothing more came: users of equal
-        standing take turns where shares are fair, and arrays in any case."""
-        ranked: list[tuple[tuple[int, int, int, int], Waiter]] = []
-        fair = bool(self._shares.rules.fair_share_s)
-        for flow, heap in self._flows.items():
-            own = sorted(lap for turn, item in heap for lap in self._laps(turn, item))
-            for place, (lap, turn, n, waiter) in enumerate(own):
-                ranked.append(((-flow.priority, place if fair else lap, turn, n), waiter))
-        return [waiter for _, waiter in sorted(ranked)]
+        """All who wait, in their turns."""
+        return list(self.in_turn())
 
-    def _laps(self, turn: int, item: Entry | Group) -> Iterator[tuple[int, int, int, Waiter]]:
-        if isinstance(item, Group):
-            for lap, (number, waiter) in enumerate(item.order(self.line)):
-                alone = item.array == ALONE
-                yield (0, number, number, waiter) if alone else (lap, turn, number, waiter)
-        elif item.line == self.line:
-            yield 0, turn, item.number, Waiter(item.id, item.job.slots, item.job.needs)
+    def in_turn(self, new: QueuedJob | None = None) -> Iterator[Waiter]:
+        """Who waits, in the order in which they would begin if nothing more came: users of equal
+        standing take turns where shares are fair, and arrays in any case. No more of them are
+        looked at than are taken. `new`: one that came now, among them under the id ""."""
+        flows: dict[Flow, Heap] = {self._shares.flow(new): []} if new is not None else {}
+        ranked = (self._ranked(flow, heap, new) for flow, heap in (flows | self._flows).items())
+        return (waiter for _, waiter in merge(*ranked))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nobody takes turns, so that who comes now is the last."""
+        return len(self._flows) < 2 and all(array == ALONE for _, array in self._groups)
+
+    def _ranked(
+        self, flow: Flow, heap: Heap, new: QueuedJob | None
+    ) -> Iterator[tuple[tuple[int, int, int, int], Waiter]]:
+        fair = bool(self._shares.rules.fair_share_s)
+        stays = self._shares.targets.keeps_place
+        arrays = ((turn, item) for turn, item in heap if isinstance(item, Group))
+        groups = [item.laps(turn, self.line, stays(item.array)) for turn, item in arrays]
+        if new is not None and self._shares.flow(new) == flow:
+            groups.append(iter([(0, LAST, LAST, Waiter(JobId(""), new.slots, new.needs))]))
+        for place, (lap, turn, n, waiter) in enumerate(merge(self._alone(heap), *groups)):
+            yield (-flow.priority, place if fair else lap, turn, n), waiter
+
+    def _alone(self, heap: Heap) -> Iterator[tuple[int, int, int, Waiter]]:
+        for turn, item in in_order(heap):
+            if isinstance(item, Entry) and item.line == self.line:
+                yield 0, turn, item.number, waiter_of(item)
 
     def _front(self, flow: Flow) -> Registered | None:
         heap = self._flows[flow]

@@ -15,9 +15,16 @@ the queue is, and ask it in a thread.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lbd.dispatch.core.malleable.decision import FreeSlots, KnownSpeedup
+from lbd.dispatch.core.outlook.line_played import (
+    EXACT_DRAWS,
+    EXACT_STEPS,
+    Line,
+    Spread,
+    draws_for,
+)
 from lbd.theory.allocation import PAPER, Malleable
 from lbd.theory.calibration import FEWEST, Correction
 from lbd.theory.free_slots import interval_90_s, quantile_s
@@ -28,7 +35,6 @@ ROWS = 64  # of more numbers of slots these are shown, evenly spaced
 PICKED = ("FREE", "AVG", "PRED", "BIAS", "HEUR")
 ALIKE_S = 1e-6  # one begins when the other does
 Interval = tuple[float, float]
-Spread = tuple[float, float, float]  # the interval, and between its ends the median
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,7 @@ class Situation:
     correction: Correction
     lacks_needs: bool = False  # no host has now what it needs besides slots
     has_intervals: bool = True  # enough have ended
+    line: Line | None = None  # that it stands in, the last of it; for a job that needs only slots
 
     @property
     def free(self) -> int:
@@ -77,7 +84,12 @@ class Answer:
 
 def answer(now: Situation, least: int, most: int, known: KnownSpeedup | None) -> Answer:
     """`known`: None for a job of a fixed number of slots of whose work nothing is known."""
-    rows = [prospect(now, least, slots, known) for slots in shown(least, min(most, now.most))]
+    sizes = shown(least, min(most, now.most))
+    if now.line is not None:
+        played = zip(sizes, played_rows(now.line, sizes), strict=True)
+        rows = [played_prospect(now, slots, begin, known) for slots, begin in played]
+    else:
+        rows = [prospect(now, least, slots, known) for slots in sizes]
     if not rows:
         return Answer((), {})
     if known is None or least == most:
@@ -90,6 +102,30 @@ def shown(least: int, most: int) -> Sequence[int]:
         return range(least, most + 1)
     step = (most - least) / (ROWS - 1)
     return sorted({least + round(step * n) for n in range(ROWS)})
+
+
+def played_rows(line: Line, sizes: Sequence[int]) -> list[Spread]:
+    """When so many slots are there for the last in line, in its turn."""
+    if not sizes:
+        return []
+    *before, last = line.waits
+    asked = [last._replace(slots=slots) for slots in sizes]
+    there = replace(line, waits=(*before, *asked))
+    return there.spreads(draws_for(there.jobs, EXACT_DRAWS, EXACT_STEPS))[-len(sizes) :]
+
+
+def played_prospect(
+    now: Situation, slots: int, begin: Spread, known: KnownSpeedup | None
+) -> Prospect:
+    runs_s = known.speedup.run_s(known.work_s, slots) if known is not None else None
+    low_s, raw_s, high_s = begin
+    if math.isinf(raw_s):
+        return Prospect(slots, None, None, None, runs_s)
+    if now.correction.tells_of(raw_s):
+        corrected_s = now.correction.corrected_s(raw_s)
+        return Prospect(slots, raw_s, corrected_s, now.correction.interval_90_s(raw_s), runs_s)
+    interval_s = (low_s, high_s) if now.has_intervals or raw_s <= 0 else None
+    return Prospect(slots, raw_s, raw_s, interval_s, runs_s)
 
 
 def prospect(now: Situation, least: int, slots: int, known: KnownSpeedup | None) -> Prospect:

@@ -1,25 +1,25 @@
 """When a pending job will begin, as far as can be told. Pure.
 
-Until the head of its line begins, Downey's prediction (`theory/queue_time.py`) from the ages of the
-jobs that run; then what is before it in the line goes by at the rate at which all slots of that
-line's hosts are worked off, each job for a mean lifetime. A job that needs more than slots waits
-for that, too (`needs_outlook.py`), and so does who stands behind it. Nothing is known of jobs to
-come: under priorities and fair shares they may go before, and then it takes longer.
+The line is played through (`line_played.py`) as far as it is looked at; what is before a job beyond
+that goes by at the rate at which all slots of its line's hosts are worked off, each job for a mean
+lifetime. A job that needs more than slots waits for that, too (`needs_outlook.py`), and so does who
+stands behind it. Nothing is known of jobs to come: under priorities and fair shares they may go
+before, and then it takes longer.
 """
 
 import copy
 import math
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
-from heapq import nsmallest
-from operator import itemgetter
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.malleable.heads import NOTHING_KNOWN, ROOMS, room_of
-from lbd.dispatch.core.malleable.prospects import CALIBRATED, Situation
+from lbd.dispatch.core.malleable.prospects import CALIBRATED, Situation, within
 from lbd.dispatch.core.malleable.slot_times import FEWEST, ResourceTimes
+from lbd.dispatch.core.outlook.line_played import EXACT_DRAWS, EXACT_STEPS, Line, Spread, draws_for
 from lbd.dispatch.core.outlook.needs_outlook import (
     Known,
     NeedsOutlook,
@@ -28,12 +28,13 @@ from lbd.dispatch.core.outlook.needs_outlook import (
     releases_of,
 )
 from lbd.dispatch.core.outlook.places import FRESH_S, Place, Places
+from lbd.dispatch.core.outlook.plays import NEW, Played, Plays
+from lbd.dispatch.core.outlook.queue_outlook import QueueOutlook, SlotTimes
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.registry import Registered
-from lbd.dispatch.core.servers import Server
-from lbd.model import NO_NEEDS, JobId, Needs
+from lbd.model import JobId
 from lbd.theory.calibration import Correction
-from lbd.theory.queue_time import Releases, UniformLog, fit_in_two, wait_s
+from lbd.theory.queue_time import UniformLog, fit_in_two
 
 ARRIVALS_S = 0.5  # for which submissions are predicted by one look at the hosts
 CUTOFFS_KNOWN = 100
@@ -42,108 +43,41 @@ FREE = "slots are free"
 TOO_FEW_ENDED = f"no estimate until {FEWEST} jobs with the same needs have ended"
 
 
-Held = list[tuple[float, int]]  # for how long, and how many slots
-Missing = tuple[int, Held]  # so many more slots, of those that are held so
-
-
 class Prediction(NamedTuple):
     wait_s: float | None  # None: nothing can be said
     how: str  # it was made, or why it was not
 
 
-@dataclass(slots=True)
-class QueueOutlook:
-    """The current prospects of one queue."""
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What was foretold of one that came just now, and who waited then."""
 
-    total: int  # slots open to the queue
-    free: int
-    first: int  # slots that the head needs; 0: nobody waits
-    held: Held
-    hosts: list[tuple[int, Held]]  # of each, its free slots and the others
-    slot_times: tuple[int, UniformLog, float] | None
-    head: NeedsOutlook | None = None  # of the head, if it needs more than slots
-    waits_s: dict[int, float] = field(default_factory=dict)  # until a job of so many has them
-
-    @classmethod
-    def of(
-        cls, servers: Iterable[Server], first: int,
-        slot_times: tuple[int, UniformLog, float] | None, head: NeedsOutlook | None, now_s: float,
-    ) -> "QueueOutlook":  # fmt: skip
-        there = [server for server in servers if server.host is not None]
-        usable = [server.host.usable for server in there if server.host is not None]
-        hosts = [
-            (max(s.free, 0), [(one.ran_s(now_s), one.slots) for one in s.running.values()])
-            for s in there
-        ]
-        held = [one for _, of_host in hosts for one in of_host]
-        total, free = sum(max(count, 0) for count in usable), sum(count for count, _ in hosts)
-        return cls(total, free, first, held, hosts, slot_times, head)
-
-    @property
-    def held_up(self) -> str:
-        """Why nobody knows when the head will begin; "" if it is known."""
-        if self.head is None or self.head.wait_s is not None:
-            return ""
-        return f"{self.head.why}; the next job waits for that"
-
-    def has(self, slots: int) -> bool:
-        """Has a host as many free?"""
-        return any(free >= slots for free, _ in self.hosts)
-
-    def missing(self, slots: int) -> Missing:
-        """What must be free before a job of so many begins.
-
-        Where all hosts together have enough, but none of them by itself: on the one that will be
-        the first, of those that lack fewest.
-        """
-        if slots > self.free or self.has(slots):
-            return max(0, slots - self.free), self.held
-        able = [
-            (slots - free, held)
-            for free, held in self.hosts
-            if free + sum(count for _, count in held) >= slots
-        ]
-        lack_fewest = nsmallest(ROOMS, able, key=itemgetter(0))
-        return min(lack_fewest, key=self._comes_s, default=(slots, self.held))
-
-    def _comes_s(self, missing: Missing) -> float:
-        assert self.slot_times is not None
-        needed, held = missing
-        return wait_s(min(needed, sum(count for _, count in held)), held, self.slot_times[1])
-
-    def head_s(self, slots: int) -> float:
-        """Until the head begins, which needs so many slots."""
-        needs_s = self.head.wait_s if self.head is not None else 0.0
-        return max(self.wait_s(slots), needs_s or 0.0)
-
-    def wait_s(self, slots: int) -> float:
-        """Until a job has so many."""
-        if slots not in self.waits_s:
-            self.waits_s[slots] = self._comes_s(self.missing(slots))
-        return self.waits_s[slots]
+    line: HostConnection
+    wait_s: float
+    slots: int
 
 
 @dataclass(slots=True)
 class Forecast:
     queues: Queues
     places: Places = field(init=False)
+    plays: Plays = field(init=False)
     _outlooks: dict[HostConnection, QueueOutlook] = field(default_factory=dict)
     _events: int = -1  # before those outlooks,
     _seen_s: float = 0.0  # which are of then
     _needs: NeedsOutlooks = field(default_factory=NeedsOutlooks)
-    _arrivals: dict[
-        tuple[int, Needs], tuple[HostConnection | None, QueueOutlook | None, QueuedJob]
-    ] = field(default_factory=dict)
+    _arrivals: dict[Hashable, Arrival | None] = field(default_factory=dict)
     _arrivals_s: float = float("-inf")
-    _sizes: dict[float | None, tuple[int, UniformLog, float]] = field(default_factory=dict)
+    _sizes: dict[float | None, SlotTimes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.places = Places(self.queues)
+        self.places, self.plays = Places(self.queues), Plays(self.queues)
 
     def forget(self) -> None:
         """Discards what was computed; the next question computes it again."""
         self._outlooks = {}
         self.places.forget()
+        self.plays.forget()
         self._needs.forget()
 
     def of(self, registered: Registered, now_s: float) -> Prediction:
@@ -154,121 +88,112 @@ class Forecast:
         if place is None:
             return Prediction(None, "")
         ahead = self.places.taken_ahead(registered.id) if place.jobs else {}
-        return self._predict(registered.line, place, kind, ahead, now_s)
+        return self._predict(registered.line, place, kind, ahead, now_s, registered.id)
 
-    def ahead_of(self, registered: Registered, now_s: float) -> tuple[int, Releases, int] | None:
-        """The slots that must come back before it begins, the jobs that hold them, and how many
-        jobs go before it; None where too little is known for an interval."""
-        known = self.queues.slot_times.lifetimes()
-        place = self.places.of(registered, now_s)
-        if registered.line is None or place is None or known is None:
+    def interval_of(
+        self, registered: Registered, now_s: float
+    ) -> Callable[[], Spread | None] | None:
+        """Works out the wait of one that waits, and the interval within which nine in ten such jobs
+        begin: to be called in a thread. None where too little is known for an interval."""
+        place, line = self.places.of(registered, now_s), registered.line
+        if line is None or place is None:
             return None
         kind = registered.kind
-        needs = self._needs_outlook(registered.line, kind, now_s) if kind.needs else None
+        needs = self._needs_outlook(line, kind, now_s) if kind.needs else None
         if (kind.needs and place.jobs) or not self._has_intervals(needs):
             return None
         if needs is not None and not needs.is_there:
-            back = releases_of(needs, self._known_of(registered.line))
-            return (*back, 0) if back else None
-        outlook = self._outlook(registered.line, now_s)
-        first = outlook.first or kind.slots
-        missing, held = outlook.missing(first)
-        if place.jobs:
-            missing, held = max(0, first - outlook.free) + place.slots, outlook.held
-        return missing, Releases.of(held, known[0]), place.jobs
+            back = releases_of(needs, self._known_of(line))
+            return partial(within, *back) if back else None
+        outlook = self._outlook(line, now_s)
+        played = self.plays.of(line, outlook.general, outlook.head_s, now_s)
+        if played is None or played.stops or not played.places:
+            return None
+        begin_s, last_s = self._begin_s(outlook, played, registered.id, place, now_s), None
+        if (at := played.places.get(registered.id)) is None:
+            at, last_s = len(played.begins_s) - 1, played.last_s(now_s)
+        line_there = replace(played.line, waits=played.line.waits[: at + 1])
+        beyond = begin_s / last_s if begin_s and last_s else 1.0
+        return partial(spread_of, line_there, beyond)
 
-    def of_another(self, slots: int, now_s: float, needs: Needs = NO_NEEDS) -> Prediction:
-        """Predicts the wait of a job of so many slots that arrives now."""
+    def of_new(self, job: QueuedJob, now_s: float) -> Prediction:
+        """Predicts the wait of one that arrives now."""
+        line = self._line_for(job, now_s)
+        if line is None:
+            return Prediction(None, "no host that accepts jobs now " + nobody_has(job))
+        place = self.places.of_new(line, job)
+        taken = self.places.taken_in(line, now_s) if job.needs and place.jobs else {}
+        return self._predict(line, place, job, taken, now_s)
+
+    def _line_for(self, job: QueuedJob, now_s: float) -> HostConnection | None:
+        """That it would join; None if no host there may have it."""
         queues = self.queues
         guess = copy.copy(queues.discipline)  # that of ours does not count it
-        job = QueuedJob(JobId(""), slots, needs=needs)
         line = guess.join(job, queues.hosts, now_s, Random(0))
         if line is None or not any(one.suits(job) for one in queues.servers.get(line, ())):
-            return Prediction(None, "no host that accepts jobs now " + nobody_has(job))
-        return self._predict(
-            line, self.places.end_of(line), job, self.places.taken_in(line, now_s), now_s
-        )
+            return None
+        return line
 
-    def of_arrival(
-        self, slots: int, now_s: float, needs: Needs = NO_NEEDS
-    ) -> tuple[float, float] | None:
+    def of_arrival(self, job: QueuedJob, now_s: float) -> tuple[float, float] | None:
         """Predicts the wait of a job that comes now, and how much longer each after it waits.
 
         Cheap, since every submission asks: for a moment the hosts are taken to be as they were.
         """
-        queues = self.queues
         if now_s - self._arrivals_s > ARRIVALS_S:
             self._arrivals, self._arrivals_s = {}, now_s
-        if (found := self._arrivals.get((slots, needs))) is None:
-            guess, job = copy.copy(queues.discipline), QueuedJob(JobId(""), slots, needs=needs)
-            line = guess.join(job, queues.hosts, now_s, Random(0))
-            found = line, self._outlook(line, now_s) if line is not None else None, job
-            if len(self._arrivals) < ARRIVALS_MAX:
-                self._arrivals[slots, needs] = found
-        line, outlook, job = found
-        if line is None or outlook is None or not outlook.total:
+        key = job.slots, job.needs, job.only, job.barred, self.queues.shares.flow(job)
+        if key in self._arrivals:
+            found = self._arrivals[key]
+        elif (line := self._line_for(job, now_s)) is None:
             return None
-        place = self.places.end_of(line)
-        mean_s = outlook.slot_times[2] if outlook.slot_times is not None else None
-        step_s = mean_s * slots / outlook.total if mean_s is not None else None
-        if needs:
-            return self._of_arrival_with_needs(line, place, job, now_s)
-        servers = queues.servers.get(line, ())
-        if not place.jobs and any(server.free >= slots for server in servers):
-            return 0.0, step_s or 0.0
-        if mean_s is None or step_s is None or (place.jobs and outlook.held_up):
+        else:
+            wait_s = self.of_new(job, now_s).wait_s
+            slots = self.places.end_of(line).slots
+            found = Arrival(line, wait_s, slots) if wait_s is not None else None
+            if wait_s != 0.0 and len(self._arrivals) < ARRIVALS_MAX:  # the next may have to wait
+                self._arrivals[key] = found
+        if found is None:
             return None
-        first = outlook.first if place.jobs and outlook.first else slots
-        until_s = outlook.head_s(first) if place.jobs else outlook.wait_s(first)
-        return until_s + place.slots * mean_s / outlook.total, step_s
-
-    def _of_arrival_with_needs(
-        self, line: HostConnection, place: Place, job: QueuedJob, now_s: float
-    ) -> tuple[float, float] | None:
-        needs = self._needs_outlook(line, job, now_s)
-        taken = self.places.taken_in(line, now_s) if place.jobs else {}
-        found = self._predict(line, place, job, taken, now_s)
-        if found.wait_s is None or needs is None:
-            return None
-        step_s = needs.behind_s(parts_of(job.needs, job.slots), self._known_of(line))
-        return found.wait_s, step_s or 0.0
+        outlook = self._outlook(found.line, now_s)
+        more = max(0, self.places.end_of(found.line).slots - found.slots)
+        wait_s = found.wait_s + (outlook.behind_s(more) or 0.0)
+        if not job.needs:
+            return wait_s, outlook.behind_s(job.slots) or 0.0
+        needs = self._needs_outlook(found.line, job, now_s)
+        known = self._known_of(found.line)
+        parts = parts_of(job.needs, job.slots)
+        return wait_s, (needs.behind_s(parts, known) if needs is not None else None) or 0.0
 
     def situation(
         self, job: QueuedJob, correction: Correction, now_s: float
     ) -> tuple[Situation, str]:
         """What one that comes now could expect, to be asked elsewhere; and how that is known."""
-        queues = self.queues
-        guess = copy.copy(queues.discipline)
-        line = guess.join(job, queues.hosts, now_s, Random(0))
-        servers = [one for one in queues.servers.get(line or "", ()) if one.suits(job)]
-        if line is None or not servers:
+        queues, line = self.queues, self._line_for(job, now_s)
+        if line is None:
             nowhere = Situation((), 0, None, 0.0, None, 0, correction)
             return nowhere, "no host that accepts jobs now " + nobody_has(job)
-        place, outlook = self.places.end_of(line), self._outlook(line, now_s)
+        servers = [one for one in queues.servers.get(line, ()) if one.suits(job)]
+        place, outlook = self.places.of_new(line, job), self._outlook(line, now_s)
         taken = self.places.taken_in(line, now_s) if job.needs and place.jobs else {}
         prediction = self._predict(line, place, job, taken, now_s)
         known = queues.slot_times.lifetimes()
         lifetimes = known[0] if known is not None else NOTHING_KNOWN[0]
         best = sorted(servers, key=lambda one: (not one.has_for(job), -one.free))[:ROOMS]
-        rooms = [
+        rooms = tuple(
             room_of(one, math.inf if one.has_for(job) else 0, now_s, lifetimes) for one in best
-        ]
-        first = outlook.first if place.jobs and outlook.first else job.slots
-        slot_s = known[1] / outlook.total if known is not None and outlook.total else 0.0
-        held = Releases.of(outlook.held, lifetimes) if known is not None else None
-        if job.needs and place.jobs:  # others are ahead for other reasons
-            held = None
-        ahead = max(0, first - outlook.free) + place.slots
-        base_s = prediction.wait_s
+        )
         needs = self._needs_outlook(line, job, now_s) if job.needs else None
-        lacks_needs = bool(job.needs) and (needs is None or not needs.is_there)
-        if not place.jobs and needs and (back := releases_of(needs, self._known_of(line))):
-            ahead, held = back
         now = Situation(
-            tuple(rooms), place.jobs, base_s, slot_s, held, ahead,
+            rooms, place.jobs, prediction.wait_s, outlook.behind_s(1) or 0.0, None, 0,
             Correction() if job.needs else correction,  # learnt of waits for slots
-            lacks_needs, self._has_intervals(needs),
+            bool(job.needs) and (needs is None or not needs.is_there), self._has_intervals(needs),
         )  # fmt: skip
+        if not place.jobs and needs and (back := releases_of(needs, self._known_of(line))):
+            now = replace(now, ahead_slots=back[0], all_held=back[1])
+        if not job.needs and prediction.wait_s is not None:
+            played = self.plays.of(line, outlook.general, outlook.head_s, now_s, job)
+            if played is not None and NEW in played.places:
+                now = replace(now, line=played.line)
         how = prediction.how
         if how == FREE and min(job.slots_most, now.most) > now.free and outlook.slot_times:
             how += f"; more than {now.free}: {made_from(outlook.slot_times)}"
@@ -299,7 +224,7 @@ class Forecast:
 
     def _predict(
         self, line: HostConnection, place: Place, job: QueuedJob,
-        taken: Mapping[Hashable, int], now_s: float,
+        taken: Mapping[Hashable, int], now_s: float, job_id: JobId = NEW,
     ) -> Prediction:  # fmt: skip
         """`taken`: by those ahead, of what it needs besides slots."""
         outlook = self._outlook(line, now_s)
@@ -310,22 +235,23 @@ class Forecast:
         needs = self._needs_outlook(line, job, now_s) if job.needs else None
         if job.needs and needs is None:
             return Prediction(None, "")
-        first = outlook.first if place.jobs and outlook.first else job.slots
-        is_there = needs.is_there if needs is not None else outlook.has(first)
+        is_there = needs.is_there if needs is not None else self._has_room(line, outlook, job)
         if is_there and not place.jobs:
             return Prediction(0.0, FREE)
-        if outlook.slot_times is None:
-            return Prediction(None, f"no estimate until {FEWEST} jobs have ended")
-        if needs is not None and needs.wait_s is None:
+        if needs is not None and needs.wait_s is None and outlook.slot_times is not None:
             return Prediction(None, needs.why)
-        if place.jobs and outlook.held_up:
+        if place.jobs and outlook.held_up and outlook.slot_times is not None:
             return Prediction(None, outlook.held_up)
-        mean_s = outlook.slot_times[2]
-        until_s = outlook.wait_s(first)
-        if place.jobs:
-            until_s = outlook.head_s(first) + place.slots * mean_s / outlook.total
-        ahead = f"; {place.jobs} ahead of it on {outlook.total} slots"
-        how = made_from(outlook.slot_times) + ahead
+        new = job._replace(id=NEW) if job_id == NEW else None
+        head_s = outlook.head_s if place.jobs else 0.0
+        played = self.plays.of(line, outlook.general, head_s, now_s, new)
+        until_s = self._begin_s(outlook, played, job_id, place, now_s) if played else None
+        if until_s is None or played is None:
+            return Prediction(None, f"no estimate until {FEWEST} jobs have ended")
+        if math.isinf(until_s):
+            return Prediction(None, "no estimate until more slots are available to the queue")
+        ahead = f"; {played.ahead_of(job_id, place.jobs)} ahead of it on {outlook.total} slots"
+        how = (made_of(played, outlook.slot_times)) + ahead
         if needs is None or needs.wait_s is None:
             return Prediction(until_s, how)
         own = {part: taken.get(part, 0) for part in parts_of(job.needs, job.slots)}
@@ -335,9 +261,23 @@ class Forecast:
         own_s = needs.wait_s + behind_s
         if own_s >= until_s or not place.jobs:
             of_needs = made_from_those_with(needs, self.queues.resource_times)
-            how = (of_needs or made_from(outlook.slot_times)) + ahead
+            how = (of_needs or made_of(played, outlook.slot_times)) + ahead
             return Prediction(own_s, f"{how}; it is waiting for what it needs")
         return Prediction(until_s, how)
+
+    def _has_room(self, line: HostConnection, outlook: QueueOutlook, job: QueuedJob) -> bool:
+        if job.only is None and not job.barred:
+            return outlook.most_free >= job.slots
+        servers = self.queues.servers.get(line, ())
+        return any(one.free >= job.slots and one.suits(job) for one in servers)
+
+    def _begin_s(
+        self, outlook: QueueOutlook, played: Played, job: JobId, place: Place, now_s: float
+    ) -> float | None:
+        if (begin_s := played.begin_s(job, now_s)) is not None or played.stops:
+            return begin_s
+        beyond_s = outlook.behind_s(max(0, place.slots - played.slots))
+        return played.last_s(now_s) + beyond_s if beyond_s is not None else None
 
     def _outlook(self, line: HostConnection, now_s: float) -> QueueOutlook:
         """Caches the outlook between two events."""
@@ -349,14 +289,12 @@ class Forecast:
             needs = head.kind if head is not None and head.kind.needs else None
             self._outlooks[line] = QueueOutlook.of(
                 self.queues.servers.get(line, ()),
-                head.kind.slots if head is not None else 0,
                 self._slot_times(self.queues.discipline.cutoff_s(line)),
                 self._needs_outlook(line, needs, now_s) if needs is not None else None,
-                now_s,
             )
         return self._outlooks[line]
 
-    def _slot_times(self, cutoff_s: float | None) -> tuple[int, UniformLog, float] | None:
+    def _slot_times(self, cutoff_s: float | None) -> SlotTimes | None:
         """How many have ended, their distribution and mean, none longer than its cutoff."""
         ended = self.queues.slot_times
         if len(ended.recent_s) < FEWEST:
@@ -371,7 +309,23 @@ class Forecast:
         return len(ended.recent_s), known[1], known[2]
 
 
-def made_from(slot_times: tuple[int, UniformLog, float]) -> str:
+def spread_of(line: Line, beyond: float = 1.0) -> Spread:
+    """Of the last in it, and of one that waits so many times as long."""
+    low_s, median_s, high_s = line.spreads(draws_for(line.jobs, EXACT_DRAWS, EXACT_STEPS))[-1]
+    return low_s * beyond, median_s * beyond, high_s * beyond
+
+
+def made_of(played: Played, slot_times: SlotTimes | None) -> str:
+    rest = made_from(slot_times) if slot_times is not None else ""
+    if not played.alike:
+        return rest
+    if played.alike == played.known_of or not rest:
+        return "from earlier runs of the same commands"
+    of = f"{played.alike} of {played.known_of} jobs"
+    return f"{rest}, and earlier runs of the commands of {of}"
+
+
+def made_from(slot_times: SlotTimes) -> str:
     count, _, mean_s = slot_times
     return f"from {count} ended jobs, {mean_s:.3g} slot-seconds on average"
 

@@ -9,10 +9,10 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import NamedTuple
 
-from lbd.dispatch.core.discipline import HostConnection
+from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.outlook.needs_outlook import Parts, parts_of
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.registry import Registered
@@ -21,6 +21,7 @@ from lbd.model import JobId
 FRESH_S = 1.0  # a look at all that waits serves for as long as this,
 JOBS_PER_S = 5000  # or longer where so many wait that it takes its time,
 IN_LINE_PER_S = 100_000  # where nobody takes turns
+TURNS_MAX = 5000  # who may be before one that comes now
 FEW = 1000  # with no more than these another look costs nothing
 
 
@@ -76,6 +77,18 @@ class Places:
     def end_of(self, line: HostConnection) -> Place:
         waiting = self.queues.lines.get(line)
         return Place(waiting.jobs, waiting.slots) if waiting is not None else Place(0, 0)
+
+    def of_new(self, line: HostConnection, job: QueuedJob) -> Place:
+        """Of one that comes now. Where others take turns they are looked at, up to `TURNS_MAX`."""
+        waiting = self.queues.lines.get(line)
+        if waiting is None or waiting.is_plain:
+            return self.end_of(line)
+        slots = 0
+        for jobs, waiter in enumerate(islice(waiting.in_turn(job), TURNS_MAX)):
+            if not waiter.id:
+                return Place(jobs, slots)
+            slots += waiter.slots
+        return self.end_of(line)
 
     def taken_ahead(self, job: JobId) -> Mapping[Hashable, int]:
         """What those ahead take of what this job needs besides slots, when its place was found."""

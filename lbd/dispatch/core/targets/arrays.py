@@ -14,145 +14,24 @@ Times are those of one clock that never runs back; `unix_s` is what UNIX time wa
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from lbd.dispatch.core.discipline import QueuedJob, Target
-from lbd.dispatch.core.targets.plan import SURE, UNKNOWN_TASKS, ArrayOutlook, share, unknown_mean
-from lbd.dispatch.core.targets.task_times import SHORTEST_S, Earlier, TaskTimes
+from lbd.dispatch.core.targets.plan import UNKNOWN_TASKS, ArrayOutlook, share
+from lbd.dispatch.core.targets.target_array import KNOWN_TASKS, Standing, TargetArray
+from lbd.dispatch.core.targets.task_times import SHORTEST_S, Earlier
 from lbd.model import JobId
 from lbd.text.units import show_duration
-from lbd.theory.batch_end import quantile_s
 from lbd.theory.target_time import (
-    STEERED,
     Batch,
-    End,
     TaskMean,
-    first_slots,
-    harmonic,
-    mean_left_s,
-    variance_left_s2,
-    variance_steered_s2,
 )
 
-DEADLINE_CHANCE = 0.95  # to be met, as far as the drain decides
-KNOWN_TASKS = 1.0  # that have ended, before anything is said of the end
 FRESH_S = 0.5  # slots come and go, and what one array may have is looked at again after this;
 SHARED_S = 0.02  # what several may have, after this for each of them
 FEW_ARRAYS = 16  # with no more of them it is done at once when one comes
-PLAN_SHARE = 0.01  # of the tasks or of the time left: by so much it changes before another plan
 EXPECTED_MAX = 10_000  # arrays about to come, of which something is known already
 # Whoever is next is looked for among all that have as many tasks as they may: so these are few.
 ARRAYS_OF_USER, ARRAYS_OF_HOST = 100, 400
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """An array on its way to its target, for people."""
-
-    end: End | None  # from now; None: nothing is known of its tasks
-    at_once: int  # tasks that may run now
-    running: int
-    left: int
-    why: str
-
-
-@dataclass(slots=True)
-class TargetArray:
-    job: QueuedJob  # one of its tasks; what is asked of it is the same for all
-    until_s: float
-    batch: Batch
-    times: TaskTimes = field(default_factory=TaskTimes)
-    begun_s: dict[JobId, float] = field(default_factory=dict)  # of the tasks that run
-    most: int = 0  # tasks that may run at all, with what others with targets need
-    is_steered: bool = False  # a task has ended: one step at a time from now on
-    in_time: bool = False  # with all it may have, as was found last
-    planned: tuple[int, int, float] = (0, 0, -math.inf)  # for how many tasks, slots, and when
-
-    @property
-    def is_known(self) -> bool:
-        return self.batch.mean.tasks >= KNOWN_TASKS
-
-    @property
-    def at_once(self) -> int:
-        return min(self.batch.slots, self.most)
-
-    def aim(self, now_s: float) -> None:
-        """Sets what the batch is to end at on average."""
-        target = self.job.target
-        assert target is not None
-        batch = self.batch
-        batch.target_s = self.until_s
-        if target.is_deadline and self.is_known:
-            batch.target_s -= before_deadline_s(max(1, batch.slots), batch)
-        batch.most, batch.drain = max(1, self.most), self.times.drain
-        ages = [now_s - begun_s for begun_s in self.begun_s.values()]
-        batch.extra = self.times.beyond_means(ages, batch.mean.mean_s)
-
-    def plan(self, now_s: float) -> None:
-        """How many it takes from the start. A second look, as a deadline's margin depends on it."""
-        batch = self.batch
-        self.planned = batch.left, self.most, now_s
-        if not self.is_known:
-            within_s = max(1.0, self.until_s - now_s)
-            batch.mean.prior_s = unknown_mean(batch.left, within_s, max(1, self.most)).prior_s
-            batch.slots = min(batch.left, max(1, self.most))
-            return
-        for _ in range(2):
-            self.aim(now_s)
-            within_s = batch.target_s - now_s
-            batch.slots = first_slots(
-                batch.left, within_s, batch.mean.mean_s, batch.most, batch.drain
-            )
-        self.look(now_s)
-
-    def look(self, now_s: float) -> None:
-        batch = self.batch
-        if not batch.left:
-            return
-        end_s = mean_left_s(batch.left, batch.most, batch.mean.mean_s, batch.drain)
-        spread_s2 = variance_steered_s2(batch.left, batch.most, batch.mean.mean_s)
-        self.in_time = now_s + end_s <= batch.target_s + math.sqrt(spread_s2)
-
-    def may_plan(self, now_s: float) -> bool:
-        """Whether it is not held to one step at a time, and something has changed."""
-        if self.is_steered and self.batch.running:
-            return False
-        left, most, at_s = self.planned
-        changed = abs(self.batch.left - left) > PLAN_SHARE * left or self.most != most
-        if self.batch.running:
-            return changed
-        return changed or now_s - at_s > PLAN_SHARE * max(0.0, self.until_s - at_s)
-
-    def end(self, now_s: float) -> End | None:
-        """When it ends, from now; with what others leave it."""
-        batch = self.batch
-        if not (batch.left and self.is_known):
-            return None
-        slots, mean_s = max(1, self.at_once), batch.mean.mean_s
-        end_s = mean_left_s(batch.left + batch.extra, slots, mean_s, batch.drain)
-        variance = variance_left_s2(batch.left, slots, mean_s)
-        varies_s = end_s
-        if batch.waiting and self.in_time:
-            # One task less at once would be too late: it goes between the two, and ends there.
-            steered_s2 = variance_steered_s2(batch.left, slots, mean_s)
-            variance = min(variance, steered_s2)
-            if slots > 1:
-                end_s = max(0.0, batch.target_s - now_s)
-            varies_s = mean_s * (harmonic(min(slots, batch.left)) + STEERED / slots)
-        variance += varies_s**2 / batch.mean.tasks
-        return End(end_s, math.sqrt(variance * self.times.spread))
-
-
-def before_deadline_s(slots: int, batch: Batch) -> float:
-    """How long before its deadline a batch is to end on average, to meet it in 95 % of cases.
-
-    Under DAA its spread is that of the drain, whose distribution is known (equation 1), and a
-    little that is close to normal.
-    """
-    at_once, mean_s = min(slots, max(1, batch.left)), batch.mean.mean_s
-    late_s = quantile_s(DEADLINE_CHANCE, at_once, at_once, mean_s) - mean_s * harmonic(at_once)
-    steered = min(max(0, batch.left - at_once), STEERED) / at_once**2
-    return math.hypot(late_s, SURE * mean_s * math.sqrt(steered))
 
 
 class Targets:
@@ -280,6 +159,13 @@ class Targets:
             return False
         self._refresh(array, now_s)
         return array.batch.running >= array.at_once
+
+    def room(self, job: QueuedJob, now_s: float) -> int | None:
+        """How many more tasks of its array may begin now; None if no target limits it."""
+        if (array := self._of(job)) is None:
+            return None
+        self._refresh(array, now_s)
+        return array.at_once - array.batch.running
 
     def obstacle(self, job: QueuedJob, now_s: float) -> str:
         """Why no more tasks of its array may begin now, "" if one may."""

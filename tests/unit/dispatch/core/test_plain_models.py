@@ -11,7 +11,6 @@ from lbd.dispatch.core.backfill.reservation import Backfill, Reservation
 from lbd.dispatch.core.backlog import Backlog
 from lbd.dispatch.core.discipline import ONLY_LINE, HostSlots, QueuedJob
 from lbd.dispatch.core.gangs.gang_room import FEWEST_RUNS, MARGIN, Drain, GangRoom, assigned
-from lbd.dispatch.core.outlook.forecast import QueueOutlook
 from lbd.dispatch.core.outlook.needs_outlook import HOSTS_MAX, NeedsOutlooks, parts_of, releases_of
 from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.servers import Server, room
@@ -313,35 +312,6 @@ def test_the_wait_for_needs_is_that_for_the_host_that_has_them_first(seed):
         assert (missing, releases) in from_each
     else:
         assert releases_of(found, lifetimes.get) is None
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_what_a_queue_lacks_is_looked_for_on_all_hosts(seed):
-    rng = Random(seed)
-    servers = drawn_servers(rng)
-    lives = UniformLog(1.0, rng.uniform(50, 500))
-    outlook = QueueOutlook.of(servers, 1, (9, lives, 10.0), None, NOW_S)
-    free = {server.name: server.free for server in servers}
-    held = {s.name: [(e.ran_s(NOW_S), e.slots) for e in s.running.values()] for s in servers}
-    assert outlook.total == sum(server.usable for server in servers)
-    assert outlook.free == sum(max(0, count) for count in free.values())
-    everybody = [one for of_host in held.values() for one in of_host]
-    for slots in range(1, 9):
-        assert outlook.has(slots) == (max(free.values()) >= slots)
-        if outlook.has(slots):
-            assert outlook.wait_s(slots) == 0.0
-            continue
-        if slots > outlook.free:
-            missing = min(slots - outlook.free, sum(n for _, n in everybody))
-            assert outlook.wait_s(slots) == wait_s(missing, everybody, lives)
-            continue
-        # enough in all, and too few on each
-        able = [
-            wait_s(slots - max(0, free[name]), held[name], lives) for name in free
-            if max(0, free[name]) + sum(n for _, n in held[name]) >= slots
-        ]  # fmt: skip
-        if able:
-            assert outlook.wait_s(slots) == min(able)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -16,6 +16,7 @@ from lbd.dispatch.core.records import Begin
 from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.shares import Rules, Shares
 from lbd.model import JobId
+from tests.unit.dispatch.core.outlook.test_forecast import another
 from tests.unit.dispatch.gangs import H1, H2, H3, LOST, OK, Table, of_kind
 
 
@@ -31,7 +32,7 @@ def test_a_gang_that_is_next_keeps_the_slots_that_become_free():
     )
     kept = "a slot is free on h1, h2, besides those reserved for the gang of job 3_0"
     assert table.why(7) == f"next, as soon as {kept}"
-    assert Forecast(table.life.queues).of_another(1, table.now_s).wait_s is None
+    assert another(Forecast(table.life.queues), 1, table.now_s).wait_s is None
     begins = of_kind(Begin, table.ended(second))
     assert [one.job for one in begins] == ["3", "4", "5", "6"]
 

@@ -26,6 +26,7 @@ from lbd.theory.free_slots import interval_90_s, quantile_s
 from lbd.theory.queue_time import Releases, UniformLog
 from lbd.theory.speedup import Speedup
 from tests.unit.dispatch.core.malleable.test_heads import LONG_LIVES_S, SHORT_LIVES_S, Table
+from tests.unit.dispatch.core.outlook.test_forecast import another, arrival
 
 LIVES = UniformLog(1.0, 1000.0)
 LINEAR = KnownSpeedup(Speedup(8.0, 0.0), 800.0, None, linear=False)
@@ -173,22 +174,22 @@ def test_a_submission_is_predicted_like_a_question_and_an_array_task_by_task():
     table = Table("free", lives_s=LONG_LIVES_S)
     forecast = Forecast(table.queues)
     table.host("h1", 2)
-    assert forecast.of_arrival(1, 0.0)[0] == 0.0
+    assert arrival(forecast, 1, 0.0)[0] == 0.0
     for name in "abcd":
         table.arrive(name)
-    first_s, step_s = forecast.of_arrival(1, 1.0)
-    assert first_s == pytest.approx(Forecast(table.queues).of_another(1, 1.0).wait_s)
+    first_s, step_s = arrival(forecast, 1, 1.0)
+    assert first_s == pytest.approx(another(Forecast(table.queues), 1, 1.0).wait_s)
     assert step_s == pytest.approx(sum(LONG_LIVES_S) / len(LONG_LIVES_S) / 2)
 
 
 def test_before_jobs_have_ended_only_free_slots_can_be_predicted():
     table = Table("free")
     forecast = Forecast(table.queues)
-    assert forecast.of_arrival(1, 0.0) is None
+    assert arrival(forecast, 1, 0.0) is None
     table.host("h1", 1)
-    assert forecast.of_arrival(1, 1.0) == (0.0, 0.0)
+    assert arrival(forecast, 1, 1.0) == (0.0, 0.0)
     table.arrive("a")
-    assert forecast.of_arrival(1, 2.0) is None
+    assert arrival(forecast, 1, 2.0) is None
 
 
 def test_many_submissions_look_at_the_hosts_once_in_a_while():
@@ -196,12 +197,12 @@ def test_many_submissions_look_at_the_hosts_once_in_a_while():
     forecast = Forecast(table.queues)
     table.host("h1", 1)
     table.arrive("a")
-    forecast.of_arrival(1, 1.0)
-    looked_at = forecast._arrivals[1, NO_NEEDS]
+    arrival(forecast, 1, 1.0)
+    (looked_at,) = forecast._arrivals.values()
     for n in range(5):
         table.arrive(f"b{n}")
-        forecast.of_arrival(1, 1.0 + n / 100)
-    assert forecast._arrivals[1, NO_NEEDS] is looked_at
+        arrival(forecast, 1, 1.0 + n / 100)
+    assert list(forecast._arrivals.values()) == [looked_at]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from lbd.dispatch.core.discipline import ONLY_LINE, HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
 from lbd.dispatch.core.outlook.forecast import FRESH_S, Forecast
 from lbd.dispatch.core.queues import Queues
-from lbd.model import HostId, JobId
+from lbd.model import NO_NEEDS, HostId, JobId
 from lbd.theory.calibration import Correction
 from tests.unit.dispatch.core.test_queues import Table
 
@@ -19,6 +19,16 @@ def known(table, lives_s=(10.0,) * 5):
     for life_s in lives_s:
         table.queues.slot_times.ended(life_s)
     return Forecast(table.queues)
+
+
+def another(forecast, slots, now_s, needs=NO_NEEDS, **more):
+    """Of one that comes now."""
+    return forecast.of_new(QueuedJob(JobId(""), slots, needs=needs, **more), now_s)
+
+
+def arrival(forecast, slots, now_s, needs=NO_NEEDS):
+    """As every submission asks."""
+    return forecast.of_arrival(QueuedJob(JobId(""), slots, needs=needs), now_s)
 
 
 def predicted(table, forecast, job):
@@ -36,30 +46,25 @@ def test_the_head_waits_for_the_next_end_and_others_for_those_before_them_as_wel
     table.now_s = 8.0
     assert predicted(table, forecast, "c").wait_s == pytest.approx(2.0, rel=0.05)
     third = predicted(table, forecast, "f")
-    assert third.wait_s == pytest.approx(2.0 + 3 * 10 / 2, rel=0.05)
+    assert third.wait_s == pytest.approx(16.0, rel=0.05)  # behind c, b's slot, then a's again
     assert third.how == ("from 5 ended jobs, 10 slot-seconds on average; 3 ahead of it on 2 slots")
 
 
-def test_what_is_ahead_of_a_job_is_as_for_one_that_comes_behind_it():
-    table = Table()
-    forecast = known(table, (10.0,) * 20)
-    table.host("h1", 2)
-    table.arrive("a")
-    for name in "bcde":
-        table.arrive(name, slots=2)
-        # d waits for two slots, one of which is free, and for those of b and c
-    ahead, held, _ = forecast.ahead_of(table.queues.registry[JobId("d")], table.now_s)
-    assert (ahead, held.total) == (1 + 4, 1)
-    table.arrive("small")
-    ahead, _, _ = forecast.ahead_of(table.queues.registry[JobId("small")], table.now_s)
-    assert ahead == 1 + 8  # the head needs two
-    assert forecast.ahead_of(table.queues.registry[JobId("a")], table.now_s) is None
-    table = Table()
-    table.host("h1", 1)
-    table.arrive("a")
-    table.arrive("b")
-    unknown = Forecast(table.queues).ahead_of(table.queues.registry[JobId("b")], 0.0)
-    assert unknown is None
+def test_there_is_an_interval_once_enough_have_ended():
+    lives_s = [2.0 * 1.2**n for n in range(20)]
+    for count in (19, 20):
+        table = Table()
+        forecast = known(table, lives_s[:count])
+        table.host("h1", 2)
+        table.arrive("a")
+        for name in "bcde":
+            table.arrive(name, slots=2)
+        found = forecast.interval_of(table.queues.registry[JobId("d")], 0.0)
+        assert (found is None) is (count < 20)
+    low_s, median_s, high_s = found()
+    assert 2.0 < low_s < median_s < high_s < 3 * 2.0 * 1.2**20
+    assert median_s == pytest.approx(predicted(table, forecast, "d").wait_s, rel=0.3)
+    assert forecast.interval_of(table.queues.registry[JobId("a")], 0.0) is None
 
 
 def test_what_cannot_be_told_is_said():
@@ -73,17 +78,18 @@ def test_what_cannot_be_told_is_said():
     table.arrive("c", user="cid")
     table.arrive("d", user="dan")
     assert predicted(table, forecast, "d").how == "no estimate until 5 jobs have ended"
-    assert forecast.of_another(3, 0.0).how == "no host that accepts jobs now has 3 slots"
+    assert another(forecast, 3, 0.0).how == "no host that accepts jobs now has 3 slots"
 
 
 def test_a_job_that_came_now():
     table = Table()
     forecast = known(table)
     table.host("h1", 4)
-    assert forecast.of_another(1, 0.0) == (0.0, "slots are free")
+    assert another(forecast, 1, 0.0) == (0.0, "slots are free")
     for name in "abcde":
         table.arrive(name)
-    assert forecast.of_another(1, 0.0).wait_s == pytest.approx(10 + 10 / 4, rel=0.05)
+    assert another(forecast, 1, 0.0).wait_s == pytest.approx(10, rel=0.05)
+    assert another(forecast, 4, 0.0).wait_s == pytest.approx(20, rel=0.05)
 
 
 def test_slots_on_several_hosts_are_none_for_a_job_that_needs_them_on_one():
@@ -99,11 +105,9 @@ def test_slots_on_several_hosts_are_none_for_a_job_that_needs_them_on_one():
     assert [server.free for server in table.queues.servers[ONLY_LINE]] == [1, 1, 1, 0]
     assert table.arrive("wide", slots=2) == []
     table.now_s = 8.0
-    for found in (predicted(table, forecast, "wide"), forecast.of_another(2, 8.0)):
+    for found in (predicted(table, forecast, "wide"), another(forecast, 2, 8.0)):
         assert found.how.startswith("from 20 ended jobs, ")
     assert predicted(table, forecast, "wide").wait_s == pytest.approx(2.0, rel=0.05)
-    missing, held, _ = forecast.ahead_of(table.queues.registry[JobId("wide")], 8.0)
-    assert (missing, held.total) == (1, 1)
 
 
 def test_asking_counts_no_turn_of_round_robin():
@@ -111,7 +115,7 @@ def test_asking_counts_no_turn_of_round_robin():
     forecast = known(table)
     for name in ("h1", "h2"):
         table.host(name)
-    forecast.of_another(1, 0.0)
+    another(forecast, 1, 0.0)
     assert (table.arrive("a"), table.arrive("b")) == (["a@h1"], ["b@h2"])
 
 
@@ -162,19 +166,22 @@ def test_an_arrival_is_expected_as_a_job_that_came():
     table = Table()
     table.host("h1", 4)
     table.arrive("a")
-    assert Forecast(table.queues).of_arrival(1, 0.0) == (0.0, 0.0)  # nothing is known yet
+    assert arrival(Forecast(table.queues), 1, 0.0) == (
+        0.0,
+        0.0,
+    )  # nothing is known yet
     for name in "bcd":
         table.arrive(name)
-    assert Forecast(table.queues).of_arrival(1, 0.0) is None
+    assert arrival(Forecast(table.queues), 1, 0.0) is None
     for slots in (1, 2):
         forecast = known(table)
-        wait_s, more_s = forecast.of_arrival(slots, 0.0)
-        assert wait_s == pytest.approx(forecast.of_another(slots, 0.0).wait_s)
+        wait_s, more_s = arrival(forecast, slots, 0.0)
+        assert wait_s == pytest.approx(another(forecast, slots, 0.0).wait_s)
         assert more_s == pytest.approx(slots * 10 / 4)
     table.arrive("e", slots=3)
     forecast = known(table)
-    found_s = forecast.of_arrival(1, 1.0)[0]
-    assert found_s == pytest.approx(forecast.of_another(1, 1.0).wait_s)
+    found_s = arrival(forecast, 1, 1.0)[0]
+    assert found_s == pytest.approx(another(forecast, 1, 1.0).wait_s)
 
 
 def test_what_stands_before_one_that_comes_now():
@@ -184,17 +191,14 @@ def test_what_stands_before_one_that_comes_now():
         table.arrive(name)
     job = QueuedJob(JobId("x"), 2, slots_most=4)
     unknown, _ = Forecast(table.queues).situation(job, Correction(), 0.0)
-    assert (unknown.ahead_slots, unknown.slot_s, unknown.all_held) == (1, 0.0, None)
+    assert (unknown.base_s, unknown.slot_s, unknown.line) == (None, 0.0, None)
     forecast = known(table)
     found, how = forecast.situation(job, Correction(), 0.0)
-    assert (found.ahead_jobs, found.ahead_slots, found.slot_s) == (0, 1, 2.5)
-    assert found.all_held is not None
+    assert (found.ahead_jobs, found.slot_s, len(found.line.waits)) == (0, 2.5, 1)
     assert "from 5 ended jobs" in how
     table.arrive("wide", slots=3)
     found, _ = known(table).situation(job, Correction(), 1.0)
-    assert (found.ahead_jobs, found.ahead_slots) == (1, 2 + 3)
-    small, _ = known(table).situation(QueuedJob(JobId("y")), Correction(), 2.0)
-    assert small.ahead_slots == 2 + 3
+    assert (found.ahead_jobs, len(found.line.waits)) == (1, 2)
     table.gone("h1")
     nowhere, how = forecast.situation(job, Correction(), 3.0)
     assert (nowhere.rooms, how) == ((), "no host that accepts jobs now has 2 slots")
@@ -251,27 +255,64 @@ def test_where_arrays_take_turns_a_place_is_that_in_their_turns():
     assert places == [0, 2, 4, 1, 3, 5]
 
 
-@pytest.mark.parametrize(
-    ("slots", "missing", "of"),
-    [(1, 0, [4.0, 2.0]), (2, 0, [4.0, 2.0]), (3, 1, [4.0]), (4, 2, [2.0]), (5, 1, [4.0, 2.0])],
-)
-def test_what_must_be_free_before_a_job_of_so_many_slots_begins(slots, missing, of):
-    """Two slots are free on each of two hosts; a job has had one of h1 for 4 s, and another two of
-    h2 for 2 s. Either gives back the third that somebody needs: the one that began first does so.
-    """
+@pytest.mark.parametrize("where", [{"only": HostId("h1")}, {"barred": frozenset({HostId("h2")})}])
+def test_a_job_that_may_not_go_everywhere_waits_for_where_it_may(where):
     table = Table()
     forecast = known(table)
-    for at_s, host in ((0.0, "h1"), (2.0, "h2")):
-        table.now_s = at_s
-        table.host(host, 4 if host == "h2" else 3)
-        table.arrive(f"on {host}", slots=2 if host == "h2" else 1, only=HostId(host))
-    table.now_s = 4.0
-    outlook = forecast._outlook(ONLY_LINE, 4.0)
-    assert [free for free, _ in outlook.hosts] == [2, 2]
-    count, held = outlook.missing(slots)
-    assert (count, [ran_s for ran_s, _ in held]) == (missing, of)
-    assert (outlook.wait_s(slots) == 0.0) is (missing == 0)
-    assert outlook.head_s(slots) == outlook.wait_s(slots)
+    table.host("h1")
+    table.arrive("a")
+    table.host("h2")
+    assert another(forecast, 1, 0.0) == (0.0, "slots are free")
+    assert another(forecast, 1, 0.0, **where).wait_s == pytest.approx(10.0, rel=0.05)
+    table.arrive("b", **where)
+    assert predicted(table, forecast, "b").wait_s == pytest.approx(10.0, rel=0.05)
+
+
+def test_a_job_that_comes_alone_has_one_task_of_each_array_before_it():
+    table = Table()
+    forecast = known(table)
+    table.host("h1")
+    for n in range(1, 9):
+        table.arrive(f"{n}", array=1, array_index=n)
+    found = another(forecast, 1, 0.0)
+    assert found.wait_s == pytest.approx(20.0, rel=0.05)
+    assert found.how.endswith("; 1 ahead of it on 1 slots")
+
+
+def test_a_command_that_ran_before_takes_as_long_again():
+    table = Table()
+    forecast = known(table)
+    table.host("h1")
+    slow, other = {"command": "fit", "command_line": 1}, {"command": "sort", "command_line": 2}
+    for _ in range(20):
+        table.queues.run_times.ended(QueuedJob(JobId("0"), **slow), 500.0)
+    table.arrive("a", **slow)
+    table.arrive("b", **other)
+    table.now_s = 100.0
+    found = predicted(table, forecast, "b")
+    assert found.wait_s == pytest.approx(400.0)
+    assert found.how == (
+        "from 5 ended jobs, 10 slot-seconds on average, and earlier runs of the commands of 1 of 2"
+        " jobs; 0 ahead of it on 1 slots"
+    )
+    forecast.forget()
+    table.now_s = 600.0  # longer than any before: as long again, in half of all cases
+    assert predicted(table, forecast, "b").wait_s == pytest.approx(600.0)
+
+
+def test_nothing_is_said_of_who_stands_behind_one_that_is_not_known():
+    table = Table()
+    forecast = Forecast(table.queues)
+    table.host("h1")
+    seen = {"command": "fit", "command_line": 1}
+    table.queues.run_times.ended(QueuedJob(JobId("0"), **seen), 50.0)
+    for name, more in (("a", seen), ("b", {}), ("c", seen)):
+        table.arrive(name, **more)
+    assert predicted(table, forecast, "b").wait_s == pytest.approx(50.0)
+    assert predicted(table, forecast, "b").how == (
+        "from earlier runs of the same commands; 0 ahead of it on 1 slots"
+    )
+    assert predicted(table, forecast, "c") == (None, "no estimate until 5 jobs have ended")
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -284,8 +325,8 @@ def test_all_questions_about_one_that_comes_now_have_one_answer(seed):
         table.now_s += rng.random()
         table.arrive(f"{n + 1}", slots=rng.randint(1, 2))
     now_s, slots = table.now_s + 1.0, rng.randint(1, 2)
-    asked = forecast.of_another(slots, now_s).wait_s
-    first_s, step_s = forecast.of_arrival(slots, now_s)
+    asked = another(forecast, slots, now_s).wait_s
+    first_s, step_s = arrival(forecast, slots, now_s)
     job = QueuedJob(JobId("new"), slots)
     now, _ = forecast.situation(job, Correction(), now_s)
     assert asked == pytest.approx(first_s)
@@ -303,5 +344,3 @@ def test_all_questions_about_one_that_comes_now_have_one_answer(seed):
     forecast.forget()
     if now.ahead_jobs:  # else it begins as soon as it has its slots
         assert forecast.of(registered, now_s).wait_s == pytest.approx(asked)
-        ahead, held, _ = forecast.ahead_of(registered, now_s)
-        assert (ahead, held.total) == (now.ahead_slots, now.all_held.total)

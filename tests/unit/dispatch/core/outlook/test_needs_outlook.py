@@ -16,7 +16,7 @@ from lbd.dispatch.core.outlook.needs_outlook import (
 from lbd.model import NO_NEEDS, Facts, JobId, Needs
 from lbd.theory.calibration import Correction
 from lbd.theory.queue_time import UniformLog, wait_s
-from tests.unit.dispatch.core.outlook.test_forecast import known, predicted
+from tests.unit.dispatch.core.outlook.test_forecast import another, arrival, known, predicted
 from tests.unit.dispatch.core.test_needs import BOTH, GPU, facts
 from tests.unit.dispatch.core.test_queues import Table
 
@@ -50,19 +50,19 @@ def about(seconds):
 
 def test_it_waits_for_the_resource_although_slots_are_free():
     table, forecast = two_gpus_in_use()
-    found = forecast.of_another(1, 4.0, GPU)
+    found = another(forecast, 1, 4.0, GPU)
     assert found.wait_s == about(6.0)
     assert found.how == (
         "from 20 ended jobs that had gpu, 10 s on average; 0 ahead of it on 8 slots; it is waiting "
         "for what it needs"
     )
-    assert forecast.of_another(1, 4.0) == (0.0, "slots are free")
-    assert forecast.of_arrival(1, 4.0, GPU)[0] == about(6.0)
+    assert another(forecast, 1, 4.0) == (0.0, "slots are free")
+    assert arrival(forecast, 1, 4.0, GPU)[0] == about(6.0)
     table.arrive("c", needs=GPU)
     assert predicted(table, forecast, "c").wait_s == about(6.0)
     table.ended("a")
     forecast.forget()
-    assert forecast.of_another(1, 4.0, BOTH).wait_s > 9.0  # both of them: b has just begun
+    assert another(forecast, 1, 4.0, BOTH).wait_s > 9.0  # both of them: b has just begun
 
 
 def test_those_ahead_take_of_the_resource_at_its_own_rate():
@@ -71,7 +71,7 @@ def test_those_ahead_take_of_the_resource_at_its_own_rate():
         table.arrive(name, needs=GPU)
     forecast.forget()
     assert predicted(table, forecast, "f").wait_s == about(6.0 + 3 * 10 / 2)  # not 3 * 10 / 8
-    first_s, step_s = forecast.of_arrival(1, 4.0, GPU)
+    first_s, step_s = arrival(forecast, 1, 4.0, GPU)
     assert (first_s, step_s) == (about(6.0 + 4 * 10 / 2), about(10 / 2))
 
 
@@ -80,23 +80,23 @@ def test_who_stands_behind_a_head_that_waits_for_a_resource_waits_as_well():
     table.arrive("c", needs=GPU)
     table.arrive("plain")
     forecast.forget()
-    assert predicted(table, forecast, "plain").wait_s == about(6.0 + 10 / 8)
-    assert forecast.of_another(1, 4.0).wait_s == about(6.0 + 2 * 10 / 8)
-    assert forecast.of_arrival(1, 4.0)[0] == about(6.0 + 2 * 10 / 8)
+    assert predicted(table, forecast, "plain").wait_s == about(6.0)  # there are slots
+    assert another(forecast, 1, 4.0).wait_s == about(6.0)
+    assert arrival(forecast, 1, 4.0)[0] == about(6.0)
 
 
 def test_what_others_have_comes_back_nobody_knows_when():
     table = Table()
     forecast = known(table)
     table.host("h1", 4, facts=facts(used=2))  # by commands that the queue does not know
-    assert forecast.of_another(1, 0.0, GPU) == (None, OTHERS_HAVE_IT)
-    assert forecast.of_arrival(1, 0.0, GPU) is None
+    assert another(forecast, 1, 0.0, GPU) == (None, OTHERS_HAVE_IT)
+    assert arrival(forecast, 1, 0.0, GPU) is None
     table.arrive("c", needs=GPU)
     table.arrive("plain")
     forecast.forget()
     assert predicted(table, forecast, "c") == (None, OTHERS_HAVE_IT)
     assert predicted(table, forecast, "plain") == (None, OTHERS_HAVE_IT + NEXT_WAITS)
-    assert forecast.of_arrival(1, 0.0) is None
+    assert arrival(forecast, 1, 0.0) is None
 
 
 def test_how_long_a_resource_is_held_is_known_of_the_jobs_that_had_it():
@@ -111,16 +111,18 @@ def test_how_long_a_resource_is_held_is_known_of_the_jobs_that_had_it():
     forecast.forget()
     assert predicted(table, forecast, "b") == (None, too_few("gpu"))
     assert predicted(table, forecast, "plain") == (None, too_few("gpu") + NEXT_WAITS)
-    assert forecast.of_arrival(1, 3.0, GPU) is None
+    assert arrival(forecast, 1, 3.0, GPU) is None
     now, how = forecast.situation(QueuedJob(JobId(""), 1, needs=GPU), Correction(), 3.0)
     assert answer(now, 1, 1, None).prospects[0].begins_in_s is None
     assert how == too_few("gpu")
     had(table, GPU, TENS[:5])
     forecast.forget()
     assert predicted(table, forecast, "b").wait_s == about(7.0)
-    assert forecast.ahead_of(table.queues.registry[JobId("b")], 3.0) is None  # 5 give no interval
+    assert (
+        forecast.interval_of(table.queues.registry[JobId("b")], 3.0) is None
+    )  # 5 give no interval
     had(table, GPU)
-    assert forecast.ahead_of(table.queues.registry[JobId("b")], 3.0) is not None
+    assert forecast.interval_of(table.queues.registry[JobId("b")], 3.0) is not None
     table.ended("a")
     assert table.queues.resource_times.count("gpu") == 26
 
@@ -129,13 +131,13 @@ def test_only_hosts_that_have_the_feature_count():
     table = Table()
     forecast = known(table)
     table.host("h1", 4, facts=facts())
-    assert forecast.of_another(1, 0.0, BIG).how == "no host that accepts jobs now has what it needs"
+    assert another(forecast, 1, 0.0, BIG).how == "no host that accepts jobs now has what it needs"
     table.host("h2", 1, facts=facts(features=("big", "linux")))
-    assert forecast.of_another(1, 0.0, BIG) == (0.0, "slots are free")
+    assert another(forecast, 1, 0.0, BIG) == (0.0, "slots are free")
     table.arrive("a", needs=BIG)
     table.now_s = 4.0
     forecast.forget()
-    assert forecast.of_another(1, 4.0, BIG).wait_s == about(6.0)
+    assert another(forecast, 1, 4.0, BIG).wait_s == about(6.0)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_memory_and_sizes_come_back_like_slots(needs, there):
     table.arrive("a", needs=needs)
     table.now_s = 4.0
     forecast.forget()
-    assert forecast.of_another(1, 4.0, needs).wait_s == about(6.0)
+    assert another(forecast, 1, 4.0, needs).wait_s == about(6.0)
 
 
 def test_of_several_hosts_the_first_that_has_all_of_it_counts():
@@ -163,14 +165,14 @@ def test_of_several_hosts_the_first_that_has_all_of_it_counts():
     table.arrive("elsewhere", needs=GPU)
     table.now_s = 8.0
     forecast.forget()
-    assert forecast.of_another(1, 8.0, GPU).wait_s == about(2.0)  # on h1; on h2 in 9 s
+    assert another(forecast, 1, 8.0, GPU).wait_s == about(2.0)  # on h1; on h2 in 9 s
     alone = Table()
     forecast = known(alone)
     alone.host("h1", 1, facts=facts())
     alone.arrive("plain")  # has the slot; both gpus are free
     alone.now_s = 3.0
     forecast.forget()
-    assert forecast.of_another(1, 3.0, GPU).wait_s == about(7.0)
+    assert another(forecast, 1, 3.0, GPU).wait_s == about(7.0)
 
 
 def test_the_table_of_predict_has_it_with_an_interval():
@@ -187,8 +189,9 @@ def test_the_table_of_predict_has_it_with_an_interval():
     assert answer(plain, 1, 1, None).prospects[0].begins_in_s == 0.0
     table.arrive("c", needs=GPU)
     forecast.forget()
-    ahead, held, _ = forecast.ahead_of(table.queues.registry[JobId("c")], 4.0)
-    assert (ahead, held.total) == (1, 2)
+    interval = forecast.interval_of(table.queues.registry[JobId("c")], 4.0)
+    low_s, median_s, high_s = interval()
+    assert 0 < low_s <= median_s <= high_s < 11.0
 
 
 def test_a_host_that_lacks_it_now_offers_none_of_its_slots():
@@ -203,11 +206,11 @@ def test_a_host_that_lacks_it_now_offers_none_of_its_slots():
 def test_many_kinds_of_needs_cost_no_more_than_a_few():
     _, forecast = two_gpus_in_use()
     kinds = [Needs((("gpu", 1),), not_features=(f"no{n}",)) for n in range(KINDS_MAX + 5)]
-    found = [forecast.of_arrival(1, 4.0, needs) for needs in kinds]
+    found = [arrival(forecast, 1, 4.0, needs) for needs in kinds]
     assert found[KINDS_MAX - 1] is not None
     assert found[KINDS_MAX:] == [None] * 5
-    assert forecast.of_arrival(1, 4.0, NO_NEEDS) is not None
-    assert forecast.of_arrival(1, 10.0, kinds[-1]) is not None  # a moment later there is room
+    assert arrival(forecast, 1, 4.0, NO_NEEDS) is not None
+    assert arrival(forecast, 1, 10.0, kinds[-1]) is not None  # a moment later there is room
 
 
 def test_what_is_short_on_a_host_and_who_has_it_for_how_long():

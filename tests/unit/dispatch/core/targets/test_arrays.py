@@ -10,12 +10,11 @@ from lbd.dispatch.core.discipline import HostSlots, QueuedJob, Target
 from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.shares import Rules
-from lbd.dispatch.core.targets.arrays import SURE, Targets, before_deadline_s
+from lbd.dispatch.core.targets.arrays import Targets
 from lbd.dispatch.core.targets.task_times import AGES_MAX, Earlier, TaskTimes, earlier
 from lbd.model import HostId, JobId
 from lbd.text.units import show_duration
-from lbd.theory.batch_end import quantile_s
-from lbd.theory.target_time import STEERED, Batch, TaskMean, harmonic, mean_left_s
+from lbd.theory.target_time import harmonic, mean_left_s
 from tests.unit.dispatch.core.test_cutoffs import row
 
 MEAN_S = 10.0
@@ -380,17 +379,6 @@ def test_of_tasks_that_differ_much_the_drain_and_the_ages_count():
     equal.add([7.0] * 10)
     assert equal.drain(4) == pytest.approx(0.8)
     assert equal.beyond_means([50.0], 7.0) == 0
-
-
-@pytest.mark.parametrize(("slots", "left"), [(4, 4), (4, 64), (1, 3), (9, 2)])
-def test_a_deadline_is_aimed_at_from_before_it(slots, left):
-    """By the end of the drain that 95 % do not exceed, and a little for what is steered."""
-    at_once = min(slots, left)
-    batch = Batch(left, 100.0, slots, slots, TaskMean(MEAN_S, 1e9))
-    drain_s = quantile_s(0.95, at_once, at_once, MEAN_S) - MEAN_S * harmonic(at_once)
-    steered = min(left - at_once, STEERED) / at_once**2
-    expected_s = math.hypot(drain_s, SURE * MEAN_S * math.sqrt(steered))
-    assert before_deadline_s(slots, batch) == pytest.approx(expected_s)
 
 
 def test_however_many_arrays_there_are_one_that_comes_begins_at_once():

@@ -6,15 +6,9 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob, Target
-from lbd.dispatch.core.targets.arrays import (
-    DEADLINE_CHANCE,
-    FRESH_S,
-    PLAN_SHARE,
-    SHARED_S,
-    SURE,
-    UNKNOWN_TASKS,
-    Targets,
-)
+from lbd.dispatch.core.targets.arrays import FRESH_S, SHARED_S, Targets
+from lbd.dispatch.core.targets.plan import SURE, UNKNOWN_TASKS
+from lbd.dispatch.core.targets.target_array import DEADLINE_CHANCE, PLAN_SHARE
 from lbd.dispatch.core.targets.task_times import EARLIER_COUNT, Earlier, TaskTimes
 from lbd.model import JobId
 from lbd.text.units import show_duration

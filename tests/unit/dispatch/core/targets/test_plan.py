@@ -6,8 +6,9 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob, Target
-from lbd.dispatch.core.targets.arrays import TargetArray, Targets
+from lbd.dispatch.core.targets.arrays import Targets
 from lbd.dispatch.core.targets.plan import ArrayOutlook, late_s, needed, share, unknown_mean
+from lbd.dispatch.core.targets.target_array import TargetArray
 from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.model import JobId
 from lbd.theory.target_time import Batch, End, TaskMean, mean_left_s

@@ -1,0 +1,224 @@
+"""When those in a line begin, by playing it through in virtual time. Pure.
+
+What runs ends, and each in line takes slots of a host that it may go to as they come back, strictly
+in the line's order: so nobody is foretold to begin before those ahead. Only who has reached a limit
+(of an array, a user, a name) is passed until one of those ends that count for it.
+
+Nobody knows how long one job takes, so the line is played several times, each time with other run
+times: the median of the begins is the forecast, and nine in ten of them are its interval. A run
+time is drawn from what the job's like took, and with the weight of one more such run from what all
+took that have ended (the next of n alike is longer than all of them once in n + 1 times); of one
+that runs, from those longer than its age. Jobs of one command of which nothing is known are likely
+to be alike, so they are drawn as one.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import chain
+from random import Random
+from typing import NamedTuple
+
+from lbd.model import HostId
+from lbd.theory.queue_time import UniformLog
+
+STRATIFIED = 100  # samples, of which each has its share of short and of long run times
+LOW, HIGH = 0.05, 0.95
+DRAWS_MIN = 5
+EXACT_DRAWS, EXACT_STEPS = 101, 200_000  # in a thread
+Spread = tuple[float, float, float]  # 5 %, median, 95 %
+Cap = Hashable
+
+
+class Lives(NamedTuple):
+    """How long a job takes."""
+
+    like_s: tuple[float, ...]  # its like that ended, the shortest first
+    general: UniformLog | None  # all that ended; None: too few
+    most_s: float = math.inf  # then it is ended
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.like_s) or self.general is not None
+
+    def left_s(self, share: float, age_s: float = 0.0) -> float:
+        """What one of this age still has to run, for a share between 0 and 1 drawn at random."""
+        longer = self.like_s[bisect_right(self.like_s, age_s) :]
+        general = self.general
+        if general is not None and not self.like_s:
+            left_s = general.left_s(share, age_s)
+        else:
+            other = general.longer_than(age_s) if general is not None else 0.0
+            at = share * (len(longer) + other)
+            if at < len(longer):
+                left_s = longer[int(at)] - age_s
+            elif general is not None and other > 0:
+                left_s = general.left_s((at - len(longer)) / other, age_s)
+            else:  # longer than all: as long again with an even chance
+                left_s = age_s * share / (1 - share)
+        return max(0.0, min(left_s, self.most_s - age_s))
+
+
+class Running(NamedTuple):
+    """A job that holds slots."""
+
+    host: int
+    slots: int
+    age_s: float
+    lives: Lives
+    sample: Hashable  # those of one are alike
+    caps: tuple[tuple[Cap, int], ...] = ()  # of which it takes so much
+
+
+class Queued(NamedTuple):
+    """A job in line."""
+
+    slots: int
+    lives: Lives
+    sample: Hashable
+    caps: tuple[tuple[Cap, int], ...] = ()
+    only: HostId | None = None
+    barred: frozenset[HostId] = frozenset()
+    not_before_s: float = 0.0
+    takes: bool = True  # or is only asked about
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    hosts: tuple[HostId, ...]
+    free: tuple[int, ...]  # slots of each; below 0 where it has fewer than run there
+    runs: tuple[Running, ...]
+    waits: tuple[Queued, ...]  # in the order in which they begin
+    room: Mapping[Cap, int]  # how much of each is left
+
+    @property
+    def jobs(self) -> int:
+        return len(self.runs) + len(self.waits)
+
+    def begins_s(self, draws: int) -> list[list[float]]:
+        """When each in line begins, from now, in each of so many plays."""
+        shares = self._shares(draws)
+        most = list(self.free)
+        for one in self.runs:
+            most[one.host] += one.slots
+        levels = max(0, *most, 0) + 1
+        return [Play(self, shares, draw, levels).begins_s() for draw in range(draws)]
+
+    def spreads(self, draws: int) -> list[Spread]:
+        """Of each in line."""
+        plays = self.begins_s(draws)
+        return [spread(sorted(begins)) for begins in zip(*plays, strict=True)]
+
+    def _shares(self, draws: int) -> Mapping[Hashable, Sequence[float]]:
+        rng, found = Random(1), dict[Hashable, Sequence[float]]()
+        strata = [(n + 0.5) / draws for n in range(draws)]
+        jobs: chain[Running | Queued] = chain(self.runs, self.waits)
+        for one in jobs:
+            if one.sample not in found and len(found) < STRATIFIED:
+                rng.shuffle(strata)
+                found[one.sample] = tuple(strata)
+            elif one.sample not in found:
+                found[one.sample] = [rng.random() for _ in range(draws)]
+        return found
+
+
+def draws_for(jobs: int, draws: int, steps: int) -> int:
+    """Odd, so that there is a median."""
+    return max(DRAWS_MIN, min(draws, steps // max(1, jobs))) | 1
+
+
+def spread(rising: Sequence[float]) -> Spread:
+    last = len(rising) - 1
+    return rising[round(LOW * last)], rising[last // 2], rising[round(HIGH * last)]
+
+
+class Play:
+    """The line once, with one draw of the run times."""
+
+    def __init__(
+        self, line: Line, shares: Mapping[Hashable, Sequence[float]], draw: int, levels: int
+    ) -> None:
+        """`levels`: more than any host has slots."""
+        self.line, self.shares, self.draw, self.now_s = line, shares, draw, 0.0
+        self.free, self.room = list(line.free), dict(line.room)
+        self.ends = [
+            (
+                one.lives.left_s(shares[one.sample][draw], one.age_s),
+                n,
+                one.host,
+                one.slots,
+                one.caps,
+            )
+            for n, one in enumerate(line.runs)
+        ]
+        heapify(self.ends)
+        self.number = {name: n for n, name in enumerate(line.hosts)}
+        self.with_free: list[set[int]] = [set() for _ in range(levels)]  # hosts
+        for n, count in enumerate(self.free):
+            if count > 0:
+                self.with_free[count].add(n)
+        self.following = list(range(len(line.waits)))
+        self.passed: dict[Cap, list[int]] = {}
+
+    def begins_s(self) -> list[float]:
+        found = [math.inf] * len(self.line.waits)
+        while self.following or (self.passed and self.ends):
+            if not self.following:
+                self._end()
+                continue
+            n = self.following[0]
+            job = self.line.waits[n]
+            if (full := self._full(job)) is not None:
+                self.passed.setdefault(full, []).append(heappop(self.following))
+            elif job.not_before_s > self.now_s:
+                if self.ends and self.ends[0][0] <= job.not_before_s:
+                    self._end()
+                else:
+                    self.now_s = job.not_before_s
+            elif (host := self._host_for(job)) is not None:
+                found[heappop(self.following)] = self.now_s
+                if job.takes:
+                    self._begin(n, job, host)
+            elif self.ends:
+                self._end()
+            else:
+                break
+        return found
+
+    def _full(self, job: Queued) -> Cap | None:
+        return next((cap for cap, taken in job.caps if self.room[cap] < taken), None)
+
+    def _host_for(self, job: Queued) -> int | None:
+        if job.only is not None:
+            named = self.number.get(job.only)
+            return named if named is not None and self.free[named] >= job.slots else None
+        for hosts in self.with_free[job.slots :]:
+            for host in hosts:
+                if self.line.hosts[host] not in job.barred:
+                    return host
+        return None
+
+    def _begin(self, n: int, job: Queued, host: int) -> None:
+        self._give(host, -job.slots)
+        for cap, taken in job.caps:
+            self.room[cap] -= taken
+        at_s = self.now_s + job.lives.left_s(self.shares[job.sample][self.draw])
+        heappush(self.ends, (at_s, len(self.line.runs) + n, host, job.slots, job.caps))
+
+    def _end(self) -> None:
+        self.now_s, _, host, slots, caps = heappop(self.ends)
+        self._give(host, slots)
+        for cap, taken in caps:
+            self.room[cap] += taken
+            for n in self.passed.pop(cap, ()):
+                heappush(self.following, n)
+
+    def _give(self, host: int, slots: int) -> None:
+        before = self.free[host]
+        if before > 0:
+            self.with_free[before].discard(host)
+        self.free[host] = before + slots
+        if before + slots > 0:
+            self.with_free[before + slots].add(host)

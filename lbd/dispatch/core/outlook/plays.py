@@ -1,0 +1,223 @@
+"""The lines of the queue as they are played through, and what that gave lately. Pure.
+
+Of a line the first few are played: behind them the rate at which all slots of the line are worked
+off must do. A play of many jobs takes a while, so it is done seldom, and with fewer draws.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from lbd.dispatch.core.discipline import HostConnection, QueuedJob
+from lbd.dispatch.core.outlook.line_played import Line, Lives, Queued, Running, draws_for
+from lbd.dispatch.core.queues import Queues
+from lbd.dispatch.core.servers import Server
+from lbd.model import HostId, JobId
+from lbd.theory.queue_time import UniformLog
+
+PLAYED_MAX = 1000  # of those who wait
+DRAWS, STEPS = 21, 10_000  # a step, of one job in one draw, takes some 5 µs
+FRESH_S, STEPS_PER_S = 1.0, 1000  # a play serves as long as this, or as it took times 200
+QUICK = 1000  # steps, after which nobody minds another play
+LINES_MAX = 64
+NEW = JobId("")
+Caps = tuple[tuple[Hashable, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    line: Line
+    places: dict[JobId, int]  # of those who wait
+    slots: int  # that these need
+    known_of: int  # jobs, that run or wait there;
+    alike: int  # of so many others like them have ended
+    stops: bool  # nothing is known of the last, nor of who stands behind it
+    at_s: float
+    begins_s: tuple[float, ...]  # medians, from then
+
+    def begin_s(self, job: JobId, now_s: float) -> float | None:
+        """From now; None if it was not played."""
+        place = self.places.get(job)
+        return self._from_now(self.begins_s[place], now_s) if place is not None else None
+
+    def ahead_of(self, job: JobId, known: int) -> int:
+        """How many begin before it; `known`: if it was not played."""
+        if (place := self.places.get(job)) is None:
+            return known
+        latest_s = self.begins_s[place]
+        return sum(begin_s <= latest_s for begin_s in self.begins_s[:place])
+
+    def last_s(self, now_s: float) -> float:
+        return self._from_now(self.begins_s[-1], now_s) if self.begins_s else 0.0
+
+    def _from_now(self, begin_s: float, now_s: float) -> float:
+        return max(0.0, begin_s + self.at_s - now_s)
+
+
+@dataclass(slots=True)
+class Plays:
+    queues: Queues
+    _lines: dict[tuple[object, ...], tuple[int, Played | None]] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        self._lines.clear()
+
+    def of(
+        self, name: HostConnection, general: UniformLog | None, head_s: float, now_s: float,
+        new: QueuedJob | None = None,
+    ) -> Played | None:  # fmt: skip
+        """None: of one that runs there nothing is known. `head_s`: the head does not begin before,
+        for what it needs; `new`: as if this one came now."""
+        key: tuple[object, ...] = (name,)
+        if new is not None:
+            flow = self.queues.shares.flow(new)
+            key = name, flow, new.slots, new.only, new.barred, new.needs
+        events = self.queues.shares.events
+        if (found := self._lines.get(key)) is not None:
+            seen, played = found
+            if is_fresh(played, now_s) and (seen == events or not is_quick(played)):
+                return played
+        if len(self._lines) >= LINES_MAX:
+            self._lines.clear()
+        made = self._play(name, general, head_s, now_s, new)
+        self._lines[key] = events, made
+        return made
+
+    def _play(
+        self, name: HostConnection, general: UniformLog | None, head_s: float, now_s: float,
+        new: QueuedJob | None,
+    ) -> Played | None:  # fmt: skip
+        made = LineMaker(self.queues, name, general, now_s)
+        if not made.knows_all():
+            return None
+        waiting = self.queues.lines.get(name)
+        jobs = waiting.in_turn(new) if waiting is not None else iter(())
+        places: dict[JobId, int] = {}
+        slots, is_last = 0, waiting is None
+        for waiter in islice(jobs, PLAYED_MAX):
+            if is_last := waiter.id == NEW:
+                break
+            kind = self.queues.registry[waiter.id].job
+            made.waits_for(kind, head_s if not places else 0.0)
+            places[waiter.id] = len(made.waits) - 1
+            slots += waiter.slots
+            if not made.knows_all():  # nor is who stands behind it
+                break
+        if new is not None and is_last and made.knows_all():
+            made.asks(new, (new.slots,), 0.0 if places else head_s)
+            places[NEW] = len(made.waits) - 1
+        line = made.line()
+        draws = draws_for(line.jobs, DRAWS, STEPS)
+        begins_s = tuple(median for _, median, _ in line.spreads(draws))
+        known_of = line.jobs - (NEW in places)
+        stops = not made.knows_all()
+        return Played(line, places, slots, known_of, made.alike, stops, now_s, begins_s)
+
+
+def is_quick(played: Played | None) -> bool:
+    return played is None or played.line.jobs * DRAWS <= QUICK
+
+
+def is_fresh(played: Played | None, now_s: float) -> bool:
+    if played is None:
+        return True
+    steps = played.line.jobs * draws_for(played.line.jobs, DRAWS, STEPS)
+    return 0 <= now_s - played.at_s <= max(FRESH_S, steps / STEPS_PER_S if steps > QUICK else 0)
+
+
+class LineMaker:
+    """A line's jobs, with what is known of the run time of each."""
+
+    def __init__(
+        self, queues: Queues, name: HostConnection, general: UniformLog | None, now_s: float
+    ) -> None:
+        self.queues, self.general = queues, general
+        self.cutoff_s = queues.discipline.cutoff_s(name)
+        self.now_s = now_s
+        self.servers = [one for one in queues.servers.get(name, ()) if one.host is not None]
+        self.room: dict[Hashable, int] = {}
+        self.waits: list[Queued] = []
+        self.alike = 0
+        self._lives: dict[Hashable, Lives] = {}
+        self._barred: dict[tuple[object, ...], frozenset[HostId]] = {}
+        self._unknown = 0  # jobs
+        self.runs = [one for n, server in enumerate(self.servers) for one in self._runs(n, server)]
+
+    def knows_all(self) -> bool:
+        """How long each takes of those looked at so far."""
+        return not self._unknown
+
+    def line(self) -> Line:
+        hosts = tuple(one.host.name for one in self.servers if one.host is not None)
+        free = tuple(one.free for one in self.servers)
+        return Line(hosts, free, tuple(self.runs), tuple(self.waits), self.room)
+
+    def _runs(self, host: int, server: Server) -> list[Running]:
+        return [
+            Running(
+                host, entry.slots, max(0.0, entry.ran_s(self.now_s)), *self._times(entry.job),
+                self._caps(entry.job),
+            )
+            for entry in server.running.values()
+        ]  # fmt: skip
+
+    def waits_for(self, job: QueuedJob, not_before_s: float) -> None:
+        """The next in line. All of a gang stand in one place."""
+        for _ in range(min(job.gang or 1, PLAYED_MAX)):
+            times, caps = self._times(job), self._caps(job)
+            self.waits.append(
+                Queued(job.slots, *times, caps, job.only, self._not_for(job), not_before_s)
+            )
+
+    def asks(self, job: QueuedJob, rows: Sequence[int], not_before_s: float) -> None:
+        """When would one have so many slots? In rising order."""
+        nothing = Lives((), None), NEW
+        barred = self._not_for(job)
+        self.waits += [
+            Queued(slots, *nothing, (), job.only, barred, not_before_s, takes=False)
+            for slots in rows
+        ]
+
+    def _times(self, job: QueuedJob) -> tuple[Lives, Hashable]:
+        like = job.user, job.command_line, job.name, job.command, job.slots, job.limit_s
+        if like not in self._lives:
+            ends = [one for one in (job.limit_s, self.cutoff_s) if one]
+            self._lives[like] = Lives(
+                tuple(sorted(self.queues.run_times.of(job))), self.general, *map(float, ends[:1])
+            )
+            if len(ends) > 1:
+                self._lives[like] = self._lives[like]._replace(most_s=min(ends))
+        lives = self._lives[like]
+        self.alike += bool(lives.like_s)
+        self._unknown += not lives.is_known
+        is_one = bool(job.command_line or job.command) and not lives.like_s
+        return lives, like if is_one else job.id
+
+    def _caps(self, job: QueuedJob) -> Caps:
+        """The limits that it counts for, and how much; what is left of each."""
+        shares, caps = self.queues.shares, list[tuple[Hashable, int]]()
+        if not shares.passes_over:
+            return ()
+        if job.at_once:
+            caps.append((("array", job.array), 1))
+            self.room.setdefault(caps[-1][0], job.at_once - shares.arrays.get(job.array, 0))
+        if (left := shares.targets.room(job, self.now_s)) is not None:
+            caps.append((("target", job.array), 1))
+            self.room.setdefault(caps[-1][0], left)
+        if shares.rules.user_slots:
+            caps.append((("user", job.user), job.slots))
+            self.room.setdefault(caps[-1][0], int(shares.slots_left(job.user)))
+        if limit := shares.name_limit(job.name):
+            caps.append((("name", job.name), 1))
+            self.room.setdefault(caps[-1][0], limit - shares.names.get(job.name, 0))
+        return tuple(caps)
+
+    def _not_for(self, job: QueuedJob) -> frozenset[HostId]:
+        """The hosts where it may not begin."""
+        if not job.needs:
+            return job.barred
+        key = job.needs, job.only, job.barred, job.slots
+        if key not in self._barred:
+            unfit = {one.host.name for one in self.servers if one.host and not one.suits(job)}
+            self._barred[key] = job.barred | unfit
+        return self._barred[key]

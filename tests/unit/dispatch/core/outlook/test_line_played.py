@@ -1,0 +1,152 @@
+"""The line as it is played through, against the queue itself, which is driven to the same ends."""
+
+from random import Random
+
+import pytest
+
+from lbd.dispatch.core.discipline import ONLY_LINE, QueuedJob
+from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.line_played import Line, Lives, Queued, Running, draws_for, spread
+from lbd.dispatch.core.outlook.plays import PLAYED_MAX, Plays
+from lbd.model import HostId, JobId
+from lbd.theory.queue_time import UniformLog
+from tests.unit.dispatch.core.targets.test_arrays import FOUR_S, MEAN_S
+from tests.unit.dispatch.core.targets.test_arrays import Table as Targets
+from tests.unit.dispatch.core.test_queues import Table
+
+LIVES = UniformLog(1.0, 100.0)
+
+
+class Drawn:
+    """A busy queue of jobs of which each has a command line of its own, that took as long."""
+
+    def __init__(self, rng, **rules):
+        self.rng, self.table, self.life_s = rng, Table(**rules), {}
+        self.began_s = {}
+
+    def host(self, name, slots):
+        self.began(self.table.host(name, slots))
+
+    def arrive(self, **more):
+        name = f"{len(self.life_s) + 1}"
+        self.life_s[name] = self.rng.uniform(1, 50)
+        given = {"command": "x", "command_line": int(name), **more}
+        job = QueuedJob(JobId(name), **given)
+        self.table.queues.run_times.ended(job, self.life_s[name])
+        self.table.now_s += 0.01 * self.rng.random()
+        self.began(self.table.arrive(name, **given))
+
+    def began(self, starts):
+        for start in starts:
+            self.began_s[start.partition("@")[0]] = self.table.now_s
+
+    def run(self):
+        """To the end of all; returns who began after now, and when."""
+        running, now_s = dict(self.began_s), self.table.now_s
+        while running:
+            name = min(running, key=lambda one: running[one] + self.life_s[one])
+            self.table.now_s = running.pop(name) + self.life_s[name]
+            before = set(self.began_s)
+            self.began(self.table.ended(name))
+            running.update({one: at for one, at in self.began_s.items() if one not in before})
+        return {name: at - now_s for name, at in self.began_s.items() if at > now_s}
+
+
+def check(drawn):
+    queues, now_s = drawn.table.queues, drawn.table.now_s
+    played = Plays(queues).of(ONLY_LINE, None, 0.0, now_s)
+    found = {name: played.begin_s(name, now_s) for name in played.places}
+    assert found == pytest.approx(drawn.run())
+    assert len(found) > 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_begins_when_the_queue_itself_begins_it(seed):
+    rng = Random(seed)
+    drawn = Drawn(rng)
+    drawn.host("h1", rng.randint(2, 5))
+    for _ in range(15):
+        drawn.arrive(slots=rng.choice([1, 1, 2]))
+    check(drawn)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_arrays_take_turns_and_limits_are_kept(seed):
+    rng = Random(seed)
+    drawn = Drawn(rng, user_slots=3)
+    for n in range(3):
+        drawn.host(f"h{n}", 2)
+    for _ in range(4):
+        user = rng.choice("ab")
+        array = len(drawn.life_s) + 1
+        at_once = rng.choice([0, 0, 2])
+        for index in range(rng.choice([1, 5])):
+            drawn.arrive(user=user, array=array, array_index=index, at_once=at_once)
+        drawn.arrive(user=rng.choice("abc"))
+    for _ in range(4):
+        drawn.arrive(user="a")
+    check(drawn)
+
+
+def test_an_array_that_keeps_its_place_goes_on_before_who_came_later():
+    table = Targets(slots=4)
+    table.array(1, 64, FOUR_S)
+    for _ in range(5):
+        table.queues.slot_times.ended(MEAN_S)
+    table.arrive("9")
+    last = table.queues.registry[JobId("9")]
+    found = Forecast(table.queues).of(last, 0.0)
+    assert found.wait_s == pytest.approx(64 / 4 * MEAN_S, rel=0.05)
+    assert found.how.endswith("; 60 ahead of it on 4 slots")
+
+
+def test_where_several_are_alike_and_unknown_they_are_one_sample():
+    """The first of eight jobs that differ ends soon; if all are alike, all go on together."""
+    waits = (Queued(1, Lives((), LIVES), "x"),)
+    found = []
+    for sample in (lambda n: n, lambda n: "one"):
+        runs = tuple(Running(0, 1, 2.0, Lives((), LIVES), sample(n)) for n in range(8))
+        found.append(Line((HostId("h1"),), (0,), runs, waits, {}).spreads(101)[0])
+    assert found[0][1] < 2.0
+    assert found[1] == pytest.approx(tuple(LIVES.left_s((n + 0.5) / 101, 2.0) for n in (5, 50, 95)))
+
+
+@pytest.mark.parametrize(
+    ("lives", "share", "age_s", "left_s"),
+    [
+        (Lives((5.0, 7.0, 9.0), None), 0.5, 0.0, 7.0),
+        (Lives((5.0, 7.0, 9.0), None), 0.5, 6.0, 3.0),
+        (Lives((5.0, 7.0, 9.0), None), 0.5, 9.0, 9.0),  # older than all: as long again
+        (Lives((5.0, 7.0, 9.0), LIVES), 0.74, 0.0, 9.0),
+        (Lives((5.0, 7.0, 9.0), LIVES), 0.76, 0.0, LIVES.left_s(0.04, 0.0)),
+        (Lives((5.0,), LIVES), 0.5, 10.0, LIVES.left_s(0.5, 10.0)),
+        (Lives((), LIVES, 30.0), 0.99, 10.0, 20.0),
+        (Lives((), LIVES, 30.0), 0.5, 40.0, 0.0),  # beyond its limit: at any moment
+    ],
+)
+def test_what_a_job_still_has_to_run(lives, share, age_s, left_s):
+    assert lives.left_s(share, age_s) == pytest.approx(left_s)
+
+
+@pytest.mark.parametrize(("jobs", "draws"), [(1, 21), (100, 21), (1000, 11), (10_000, 5)])
+def test_a_long_line_is_played_with_fewer_draws(jobs, draws):
+    assert draws_for(jobs, 21, 10_000) == draws
+
+
+def test_an_interval_has_nine_in_ten():
+    assert spread(list(range(101))) == (5, 50, 95)
+
+
+def test_of_a_long_line_the_first_are_played_and_the_rest_goes_by_at_the_mean_rate():
+    table = Table()
+    for _ in range(5):
+        table.queues.slot_times.ended(10.0)
+    table.host("h1", 2)
+    for n in range(1, PLAYED_MAX + 103):
+        table.arrive(f"{n}")
+    forecast = Forecast(table.queues)
+    last = table.queues.registry[JobId(f"{PLAYED_MAX + 102}")]
+    assert forecast.of(last, 0.0).wait_s == pytest.approx((PLAYED_MAX + 100) * 10 / 2, rel=0.01)
+    found = forecast.of_new(QueuedJob(JobId(""), 1), 0.0)
+    assert found.wait_s == pytest.approx((PLAYED_MAX + 102) * 10 / 2, rel=0.01)
+    assert found.how.endswith(f"; {PLAYED_MAX + 100} ahead of it on 2 slots")
