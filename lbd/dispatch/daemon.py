@@ -119,12 +119,12 @@ class Dispatcher:
         rows = await self.ledger.live(limit=READ_AT_ONCE)
         while rows:
             await earlier.of_restored(rows)
-            await self._take_up(rows, earlier)
+            await self._take_up(rows)
             rows = await self.ledger.live(rows[-1].id, READ_AT_ONCE)
         jobs, leased = len(self.life.jobs), len(self.life.leased)
         log.info("the ledger has %d jobs, of which %d may be running", jobs, leased)
 
-    async def _take_up(self, rows: Sequence[JobRow], earlier: EarlierTasks) -> None:
+    async def _take_up(self, rows: Sequence[JobRow]) -> None:
         begun = [JobId(str(row.id)) for row in rows if row.attempt]
         last = {row.job: row for row in await self.ledger.attempts(begun, 1)} if begun else {}
         now_s = clock_s()
@@ -135,7 +135,8 @@ class Dispatcher:
             estimate_s = self.estimate_s(row.user, row.command)
             live, leased = live_job(row, attempt, estimate_s, by_uid=self.by_uid)
             self.carry(self.life.restored(live, leased, now_s, self.rng, waits_of(row)))
-            earlier.found_running(live, row)
+            if live.lease is not None and (ran_s := row.ran_by(time.time())) is not None:
+                self.life.queues.ran_before(live.job.id, ran_s)
 
     @property
     def by_uid(self) -> bool:

@@ -12,7 +12,6 @@ from lbd.dispatch.core.ledger_rows import (
     Submission,
     Wanted,
 )
-from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.targets.arrays import Targets
 from lbd.dispatch.core.targets.task_times import earlier
 from lbd.process.boot_clock import clock_s
@@ -49,11 +48,6 @@ class EarlierTasks:
                     self._known[user] = await self._ended(*user)
                 known = earlier(self._known[user], submission, row.name, row.command)
                 self._targets.expect(row.first, known)
-
-    def found_running(self, live: Live, row: JobRow) -> None:
-        """Counts how long a task had run when the last dispatcher ended."""
-        if live.lease is not None and (ran_s := row.ran_by(time.time())) is not None:
-            self._targets.ran_before(live.job, ran_s)
 
     async def _ended(self, user: str, uid: int | None) -> list[JobRow]:
         wanted = Wanted((), user, uid, ended_only=True, limit=ROWS, bytes_max=COMMANDS_BYTES)

@@ -151,7 +151,8 @@ class Predictions:
         found = judged(outcomes)
         helps = found.helps and not found.is_worthless
         self.correction = bias.correction() if helps else Correction(jobs=bias.jobs)
-        self.comparable = bias.jobs if helps else 0
+        # The first outcomes prove no interval; nor do those of predictions unlike all before them.
+        self.comparable = min(bias.jobs, FEWEST + found.intervals) if helps else 0
         self.doubt = doubt_of(found, outcomes)
         self.errors = [[str(share), off_s] for share, off_s in errors_of(outcomes)]
 

@@ -31,6 +31,7 @@ NORMAL_90 = 1.644854
 LEAST_SPREAD = 0.05  # no waits are surer than that, however alike those before were
 LONGEST_LOG = 40.0  # of a corrected prediction
 LATELY = 50  # outcomes, over which it is looked whether corrections help,
+PROVEN = 10  # intervals held against what came true, before one is said to promise nine in ten
 COVERS = 0.8  # and whether so many were inside the interval that promises nine in ten
 
 Outcome = tuple[float, float]  # seconds: predicted, actual
@@ -154,6 +155,7 @@ class Judgement:
     corrected: float | None  # and of the corrected ones
     corrected_line: Correction
     covered_90: float | None  # the share of waits inside the interval given beforehand
+    intervals: int  # that were given
     # Whether the corrected ones were nearer to what came true, lately, and inside their intervals
     helps: bool
 
@@ -184,7 +186,7 @@ def judged(outcomes: Sequence[Outcome]) -> Judgement:
     covered = inside / judged_by_interval if judged_by_interval else None
     return Judgement(
         raw.jobs, raw.line(), raw.correlation, corrected.correlation, corrected.line(), covered,
-        helps=sum(gains) >= 0 and sum(covers) >= COVERS * len(covers),
+        judged_by_interval, helps=sum(gains) >= 0 and sum(covers) >= COVERS * len(covers),
     )  # fmt: skip
 
 

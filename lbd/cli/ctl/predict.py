@@ -9,7 +9,14 @@ from lbd.cli.program import Parser
 from lbd.cli.quantities import duration, not_negative, number
 from lbd.console.daemons import Daemons
 from lbd.console.figures import decimal, share
-from lbd.console.job_details import COMPARABLE, begin_phrase, forecast, guess_mark, interval_text
+from lbd.console.forecasts import (
+    COMPARABLE,
+    begin_phrase,
+    forecast,
+    guess_mark,
+    interval_text,
+    is_proven,
+)
 from lbd.console.jobs import ANSWER_S
 from lbd.console.output import Page, own_page, print_json, put, wrapped
 from lbd.console.reply import Json, table, tables, text
@@ -24,8 +31,7 @@ from lbd.theory.calibration import is_worthless
 SLOTS_MAX = 65536
 SPEEDUP_MAX = 1e6
 UNIT_FROM_BYTES = 1024  # less without a unit is a slip, as for lbrun
-HEADER = (">SLOTS", ">BEGINS IN", ">90 % WITHIN", ">RUNS", ">ENDS IN", "CHOICE OF")
-GO_FIRST = (">90 % WITHIN", ">RUNS")
+PROVEN, LIKELY = ">90 % WITHIN", ">LIKELY"
 
 
 def add_options(parser: Parser) -> None:
@@ -151,8 +157,11 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     else:  # slots are free, maybe not enough for all rows, or there is no estimate
         sentences.append(how or "there is no data to predict from")
         sentences += [trust_of(reply)] * (": from " in how)
+    within = PROVEN if is_proven(reply) else LIKELY
+    header = (">SLOTS", ">BEGINS IN", within, ">RUNS", ">ENDS IN", "CHOICE OF")
     shown = [line for said in sentences for line in wrapped(said, page.columns, "  ")]
-    return [*shown, "", *page.table(HEADER, [row_of(one, reply) for one in rows], GO_FIRST)]
+    lines = page.table(header, [row_of(one, reply) for one in rows], (within, ">RUNS"))
+    return [*shown, "", *lines]
 
 
 def has_end(rows: list[Json]) -> bool:

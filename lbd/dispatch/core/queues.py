@@ -125,6 +125,13 @@ class Queues:
         self._sit(entry, self._server(host), host, slots)
         self.targets.found_running(job)
 
+    def ran_before(self, job: JobId, age_s: float) -> None:
+        """One that was found running had run so long by then."""
+        entry = self.registry.entries.get(job)
+        if entry is not None and entry.host is not None and age_s > 0:
+            entry.started_s -= age_s
+            self.targets.ran_before(entry.job, age_s)
+
     def ended(self, job: JobId, now_s: float, rng: Random, *, whole: bool = True) -> list[Start]:
         """It ran to its end (`whole`), or was cancelled or held: it is not ours any more."""
         self.shares.at(now_s)

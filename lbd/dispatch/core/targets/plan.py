@@ -38,7 +38,7 @@ class ArrayOutlook:
         return (
             f"{what} (in {show_duration(max(0.0, self.within_s))}) cannot be met with"
             f" {self.at_once} tasks at once: expected to end in {show_duration(self.end.mean_s)}"
-            f" (90 %: {show_duration(low_s)} to {show_duration(high_s)})"
+            f" (likely {show_duration(low_s)} to {show_duration(high_s)})"
         )
 
 

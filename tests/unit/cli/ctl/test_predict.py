@@ -7,7 +7,8 @@ import pytest
 from lbd.cli import lbctl
 from lbd.cli.ctl.predict import add_options, calibration, needs_of, predict_lines
 from lbd.cli.program import Parser
-from lbd.console.job_details import begin_phrase, forecast, speedup_phrase
+from lbd.console.forecasts import begin_phrase, forecast
+from lbd.console.job_details import speedup_phrase
 from lbd.console.output import Page, Paint
 
 
@@ -79,8 +80,10 @@ def test_a_forecast_has_two_digits_and_is_a_guess_or_about():
     assert {wait_s: forecast(wait_s) for wait_s in shown} == shown
     guess = {"predicted_wait_s": 12.3, "predicted_by": "x", "predicted_wait_s_90": [0.2, 29.0]}
     guess["comparable"] = 3
-    assert begin_phrase(guess) == "in ~12s, <1s to 29s in nine cases out of ten (x)"
-    assert begin_phrase(guess | {"comparable": 30}).startswith("in about 12s, ")
+    assert begin_phrase(guess) == "in ~12s, likely <1s to 29s (x)"
+    found = {count: begin_phrase(guess | {"comparable": count}) for count in (20, 29, 30)}
+    assert found[20] == found[29] == "in about 12s, likely <1s to 29s (x)"
+    assert found[30] == "in about 12s, <1s to 29s in nine cases out of ten (x)"
     assert begin_phrase(guess | {"predicted_wait_s": 0.5}).startswith("in less than 1s, ")
 
 

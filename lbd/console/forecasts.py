@@ -1,0 +1,86 @@
+"""What is foretold of jobs, in words: when one begins, and when an array with a target ends.
+
+A forecast that rests on few outcomes has a "~"; an interval is said to hold for nine in ten only
+once `PROVEN` such intervals were held against what came true. Before that it is likely.
+"""
+
+import math
+
+from lbd.console.figures import NONE, Clock
+from lbd.console.figures import duration as shown_duration
+from lbd.console.reply import Json, number, tables, text
+from lbd.text.units import duration_text
+from lbd.theory.calibration import FEWEST, PROVEN
+
+COMPARABLE = FEWEST  # ended jobs, before a prediction is more than a guess
+
+
+def guess_mark(reply: Json, wait_s: float, key: str = "comparable") -> str:
+    """ "~" before what rests on few jobs whose prediction could be held against what came true."""
+    return "~" if wait_s >= 1 and number(reply, key) < COMPARABLE else ""
+
+
+def is_proven(reply: Json, key: str = "comparable") -> bool:
+    """Were enough intervals held against what came true? All outcomes but the first few were."""
+    return number(reply, key) >= COMPARABLE + PROVEN
+
+
+def forecast(wait_s: float) -> str:
+    """Two digits in its largest unit, and none of what is below a second: no forecast has more."""
+    if 0 < wait_s < 1:
+        return "<1s"
+    unit_s = next((one for one in (86_400, 3600, 60) if wait_s >= one), 1)
+    return shown_duration(float(f"{wait_s / unit_s:.2g}") * unit_s)
+
+
+def interval_text(given: object) -> str:
+    match given:
+        case [int() | float() as low_s, int() | float() as high_s]:
+            return f"{forecast(low_s)} to {forecast(high_s)}"
+    return NONE
+
+
+def begin_phrase(one: Json) -> str:
+    """When a job will, and how that is estimated; "" if nothing can be said."""
+    how = text(one, "predicted_by")
+    wait_s = number(one, "predicted_wait_s")
+    if math.isnan(wait_s):
+        return how
+    key = "predicted_from" if "predicted_from" in one else "comparable"
+    found = f"in {guess_mark(one, wait_s, key) or 'about '}{forecast(wait_s)}"
+    if 0 < wait_s < 1:
+        found = "in less than 1s"
+    choices = tables(one, "choices") if "choices" in one else []
+    interval = choices[0].get("begins_in_s_90") if choices else one.get("predicted_wait_s_90")
+    if wait_s > 0 and interval is not None:
+        shown = interval_text(interval)
+        proven = is_proven(one, key)
+        found += f", {shown} in nine cases out of ten" if proven else f", likely {shown}"
+    return f"{found} ({how})"
+
+
+def target_lines(one: Json, clock: Clock) -> list[str]:
+    """When a job's array is to end, when it will, and what is done for that."""
+    target = one.get("target")
+    if not isinstance(target, dict):
+        return []
+    by, end = number(target, "by"), number(target, "expected_end")
+    lines = [f"{text(target, 'kind'):8} {time_phrase(by, clock)}"]
+    ends = target.get("expected_end_90")
+    if not math.isnan(end) and isinstance(ends, list):
+        low, high = (time_phrase(float(at), clock, only_time=True) for at in ends)
+        lines.append(f"expected {time_phrase(end, clock)} (likely {low} to {high})")
+    if why := text(target, "why"):
+        running, left = int(number(target, "tasks_running")), int(number(target, "tasks_left"))
+        at_once = int(number(target, "tasks_at_once"))
+        lines.append(f"at once  {at_once} ({running} running, {left} not ended): {why}")
+    return lines
+
+
+def time_phrase(unix_s: float, clock: Clock, *, only_time: bool = False) -> str:
+    """With its day unless that is today, and how far off it is."""
+    shown = clock.time_of_day(unix_s)
+    if only_time:
+        return shown
+    away = duration_text(abs(unix_s - clock.now_s))
+    return f"{shown} ({f'in {away}' if unix_s >= clock.now_s else f'{away} ago'})"
