@@ -59,6 +59,7 @@ LEARN_FROM = 5000  # the last jobs of the last dispatcher
 LEARN_EVERY_S = 0.5
 LEARN_BYTES = 64 << 20  # of commands
 PAST = Wanted(ended_only=True, limit=LEARN_FROM, bytes_max=LEARN_BYTES)
+RECENT = Wanted(ended_only=True, limit=KEPT, bytes_max=LEARN_BYTES)
 LEARN_AT_ONCE = 200  # more tell nothing new
 WHOLE = ("done", "failed")  # states of jobs that ended by themselves
 READ_AT_ONCE = 2000  # jobs; all of a long queue would take much room for a moment
@@ -112,8 +113,7 @@ class Dispatcher:
         self.life.hosts.more_until_s = clock_s() + FIRST_BEATS_S
         if self.estimates is not None:
             self.estimates.learn(await self.ledger.find(PAST))
-        recent = Wanted(ended_only=True, limit=KEPT, bytes_max=LEARN_BYTES)
-        for row in await self.ledger.find(recent):
+        for row in await self.ledger.find(RECENT):
             learn_from(row, self.life.queues, by_uid=self.by_uid)
         earlier = EarlierTasks(self.ledger, self.life.queues.targets)
         rows = await self.ledger.live(limit=READ_AT_ONCE)

@@ -12,13 +12,13 @@ from lbd.config.dispatch import DispatchConfig
 from lbd.config.resources import fault_of_name
 from lbd.dispatch.array_limits import AFTER_MAX, fault_of_tasks
 from lbd.dispatch.core.dependencies.conditions import HOWS, TASK
-from lbd.dispatch.core.discipline import HostSlots, QueuedJob
+from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.job_selection import is_number
-from lbd.dispatch.core.ledger_rows import Submission, share_of
+from lbd.dispatch.core.ledger_rows import Submission
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.core.shares import Rules, Shares
 from lbd.errors import LbdError
-from lbd.model import NO_FACTS, Facts, HostId, JobId
+from lbd.model import NO_FACTS, Facts, HostId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.net.submitter import Submitter, contradiction, request_in
@@ -233,31 +233,6 @@ def fault_of_gang_hosts(sent: Submission, hosts: Iterable[HostId]) -> str:
     return (
         f"--gang: {sent.gang} jobs; with host names as long as {longest}, LBD_GANG_HOSTS has "
         f"room for {most}"
-    )
-
-
-def predicted_job(asked: pb.PredictAsked, *, by_uid: bool) -> QueuedJob:
-    """Returns the job that is asked about. Raises LbdError."""
-    speedup = (asked.parallelism, asked.sigma) if asked.HasField("parallelism") else None
-    work_s = asked.work_s if asked.HasField("work_s") else None
-    rules = {
-        "slots": max(asked.slots, asked.slots_most) <= SLOTS_MAX,
-        "speedup, work": is_speedup(speedup, work_s),
-        "user, command": max(len(asked.user), len(asked.command)) <= TEXT_MAX,
-        "needs": are_needs(asked.needs),
-    }
-    if fault := ", ".join(name for name, holds in rules.items() if not holds):
-        raise LbdError(f"this cannot be predicted: {fault}")
-    uid, least = asked.uid if asked.HasField("uid") else None, asked.slots or 1
-    return QueuedJob(
-        JobId(""),
-        least,
-        slots_most=asked.slots_most if asked.slots_most > least else 0,
-        user=share_of(asked.user, uid, by_uid=by_uid),
-        speedup=speedup,
-        work_s=work_s,
-        command=asked.command,
-        needs=read_needs_text(asked.needs),
     )
 
 

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp
 from statistics import median
 
@@ -32,11 +32,19 @@ from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.plays import NEW
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.restore import queued_job
-from lbd.dispatch.intake import TEXT_MAX, predicted_job
-from lbd.model import HostId
+from lbd.dispatch.core.run_times import line_of
+from lbd.dispatch.intake import (
+    COMMAND_BYTES_MAX,
+    SLOTS_MAX,
+    TEXT_MAX,
+    are_hosts,
+    is_speedup,
+)
+from lbd.errors import LbdError
+from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
-from lbd.text.needs_words import read_needs_text
+from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.theory.calibration import (
     FEWEST,
     LATELY,
@@ -188,6 +196,10 @@ class Predictions:
         knows = job.speedup is not None or job.work_s is not None or job.command
         known = self.queues.heads.known(job) if most > least or knows else None
         now, how = self.forecast.situation(job, self.correction, clock_s())
+        if asked.words and least == most and not asked.HasField("work_s"):
+            runs_s, said = self._run_time(job)
+            now, how = replace(now, runs_s=runs_s), f"{how}; {said}"
+            known = None if runs_s is not None else known
         found = await asyncio.to_thread(answer, now, least, most, known)
         if self.doubt and now.base_s and not job.needs:
             how += f"; {self.doubt}"
@@ -196,6 +208,18 @@ class Predictions:
         reply.comparable = self.comparable if is_corrected and not job.needs else 0
         reply.warning = warning_of(asked, known, now.most)
         return reply
+
+    def _run_time(self, job: QueuedJob) -> tuple[float | None, str]:
+        """How long it would run by its like, and in words."""
+        run_times = self.queues.run_times
+        if not (times_s := run_times.of(job)):
+            return (
+                None,
+                "how long it runs is a guess: you have not run this command in the queue yet",
+            )
+        like = "this command line" if run_times.has_line(job) else "this command"
+        runs = "the only earlier run" if len(times_s) == 1 else f"{len(times_s)} earlier runs"
+        return median(times_s), f"it is taken to run as long as {runs} of {like} (the median)"
 
     def known_of(self, row: JobRow) -> KnownSpeedup | None:
         """Returns what is known of a malleable job's speedup; None of any other's."""
@@ -287,4 +311,34 @@ def calibration_info(found: Judgement) -> pb.CalibrationInfo:
         cc_raw=found.raw,
         cc_corrected=found.corrected,
         covered_90=found.covered_90,
+    )
+
+
+def predicted_job(asked: pb.PredictAsked, *, by_uid: bool) -> QueuedJob:
+    """Returns the job that is asked about. Raises LbdError."""
+    speedup = (asked.parallelism, asked.sigma) if asked.HasField("parallelism") else None
+    work_s = asked.work_s if asked.HasField("work_s") else None
+    rules = {
+        "slots": max(asked.slots, asked.slots_most) <= SLOTS_MAX,
+        "speedup, work": is_speedup(speedup, work_s),
+        "user, command": max(len(asked.user), len(asked.command)) <= TEXT_MAX,
+        "needs": are_needs(asked.needs),
+        "words": len(asked.words) <= COMMAND_BYTES_MAX,
+        "hosts": len(asked.only) <= TEXT_MAX and are_hosts(asked.excluded),
+    }
+    if fault := ", ".join(name for name, holds in rules.items() if not holds):
+        raise LbdError(f"this cannot be predicted: {fault}")
+    uid, least = asked.uid if asked.HasField("uid") else None, asked.slots or 1
+    return QueuedJob(
+        JobId(""),
+        least,
+        slots_most=asked.slots_most if asked.slots_most > least else 0,
+        user=share_of(asked.user, uid, by_uid=by_uid),
+        speedup=speedup,
+        work_s=work_s,
+        command=asked.command,
+        needs=read_needs_text(asked.needs),
+        only=HostId(asked.only) if asked.only else None,
+        barred=frozenset(map(HostId, asked.excluded)),
+        command_line=line_of(asked.words) if asked.words else 0,
     )

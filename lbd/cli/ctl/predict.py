@@ -63,9 +63,14 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--mem", metavar="SIZE", type=memory, default=0, help="memory the job requests"
     )
+    parser.add_argument("-H", "--host", metavar="HOST", help="only this host may run the job")
+    parser.add_argument(
+        "-x", "--exclude", metavar="HOST", action="append", default=[],
+        help="this host may not (repeatable)",
+    )  # fmt: skip
     judged = "show how accurate past predictions were"
     parser.add_argument("--calibration", action="store_true", help=judged)
-    own_runs = "use what was learnt from your earlier runs of this command"
+    own_runs = "use what was learnt from your earlier runs of this command line or command"
     parser.add_argument("command", metavar="COMMAND", nargs="*", help=own_runs)
 
 
@@ -127,7 +132,7 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
     question: Json = {
         "op": "queue.predict", "slots": least, "slots_most": most, "speedup": options.speedup,
         "work_s": options.work, "command": options.command,
-        "needs": needs_of(options),
+        "needs": needs_of(options), "host": options.host, "excluded": options.exclude,
     }  # fmt: skip
     reply = daemons.lbm(question, ANSWER_S)
     if options.json:

@@ -53,6 +53,10 @@ class RunTimes:
         known = (self._times.of(key) for key in keys_of(job))
         return next((times_s for times_s in known if len(times_s) >= fewest), ())
 
+    def has_line(self, job: QueuedJob) -> bool:
+        """Has the very same command line run before?"""
+        return bool(job.command_line and self._times.of(keys_of(job)[0]))
+
 
 def line_of(command: bytes) -> int:
     """Returns a number that stands for all of a command's words. Thousands are known, and each may

@@ -172,6 +172,7 @@ class QueueAnswers:
     async def _predict(self, question: Json, caller: Caller) -> Json:
         slots, command = question.get("slots", 1), question.get("command")
         words = [os.fsencode(str(word)) for word in command] if isinstance(command, list) else []
+        excluded = question.get("excluded")
         if question.get("calibration"):
             asked = pb.PredictAsked(calibration=True, user=user_name(caller.uid))
             reply = await self._queue().predict(asked)
@@ -183,6 +184,9 @@ class QueueAnswers:
             user=user_name(caller.uid),
             uid=caller.uid,
             command=key_of(words) if words else "",
+            words=b"\0".join(words),
+            only=str(question.get("host") or ""),
+            excluded=[str(name) for name in excluded] if isinstance(excluded, list) else [],
             needs=needs_text(read_needs_text(str(question.get("needs") or ""))),
         )
         if speedup is not None:

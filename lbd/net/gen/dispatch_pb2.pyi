@@ -496,7 +496,7 @@ class SpeedupInfo(_message.Message):
     def __init__(self, parallelism: _Optional[float] = ..., sigma: _Optional[float] = ..., work_s: _Optional[float] = ..., source: _Optional[str] = ..., runs: _Optional[int] = ..., parallelism_low: _Optional[float] = ..., parallelism_high: _Optional[float] = ..., sigma_low: _Optional[float] = ..., sigma_high: _Optional[float] = ..., noise: _Optional[float] = ...) -> None: ...
 
 class PredictAsked(_message.Message):
-    __slots__ = ("slots", "slots_most", "parallelism", "sigma", "work_s", "user", "uid", "command", "calibration", "needs")
+    __slots__ = ("slots", "slots_most", "parallelism", "sigma", "work_s", "user", "uid", "command", "calibration", "needs", "words", "only", "excluded")
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_MOST_FIELD_NUMBER: _ClassVar[int]
     PARALLELISM_FIELD_NUMBER: _ClassVar[int]
@@ -507,6 +507,9 @@ class PredictAsked(_message.Message):
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     CALIBRATION_FIELD_NUMBER: _ClassVar[int]
     NEEDS_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    ONLY_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDED_FIELD_NUMBER: _ClassVar[int]
     slots: int
     slots_most: int
     parallelism: float
@@ -517,7 +520,10 @@ class PredictAsked(_message.Message):
     command: str
     calibration: bool
     needs: str
-    def __init__(self, slots: _Optional[int] = ..., slots_most: _Optional[int] = ..., parallelism: _Optional[float] = ..., sigma: _Optional[float] = ..., work_s: _Optional[float] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., command: _Optional[str] = ..., calibration: _Optional[bool] = ..., needs: _Optional[str] = ...) -> None: ...
+    words: bytes
+    only: str
+    excluded: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, slots: _Optional[int] = ..., slots_most: _Optional[int] = ..., parallelism: _Optional[float] = ..., sigma: _Optional[float] = ..., work_s: _Optional[float] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., command: _Optional[str] = ..., calibration: _Optional[bool] = ..., needs: _Optional[str] = ..., words: _Optional[bytes] = ..., only: _Optional[str] = ..., excluded: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ChoiceInfo(_message.Message):
     __slots__ = ("slots", "begins_in_s", "begins_in_low_s", "begins_in_high_s", "runs_s")

@@ -3,11 +3,14 @@
 import asyncio
 from dataclasses import replace
 from random import Random
+from statistics import fmean
 
 import pytest
 
+from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.ledger_rows import Submission, Wanted
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate
+from lbd.dispatch.core.run_times import line_of
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.predictions import Predictions, Turns, outcomes_of
 from lbd.errors import LbdError
@@ -130,6 +133,45 @@ async def test_a_question_is_answered_with_a_table(ledger):
     assert reply.choices[3].runs_s == 100.0
     assert reply.picks["AVG"] == 1
     assert (reply.warning, reply.speedup.source) == ("", "given")
+
+
+@pytest.mark.parametrize(
+    ("words", "runs_s", "said"),
+    [
+        (b"solve\0-n", 30.0, "as long as 3 earlier runs of this command line (the median)"),
+        (b"solve\0-m", 30.0, "as long as 3 earlier runs of this command (the median)"),
+        (
+            b"other",
+            pytest.approx(fmean(SHORT_LIVES_S)),
+            "you have not run this command in the queue yet",
+        ),
+    ],
+)
+async def test_how_long_a_command_runs_is_what_it_took_before(ledger, words, runs_s, said):
+    world = table()
+    predictions = Predictions(world.queues, ledger, by_uid=False)
+    for took_s in (5.0, 30.0, 90.0):
+        ran_before = QueuedJob(
+            JobId("1"), user="ann", command="solve", command_line=line_of(b"solve\0-n")
+        )
+        world.queues.run_times.ended(ran_before, took_s)
+    name = words.partition(b"\0")[0].decode()
+    asked = pb.PredictAsked(slots=1, user="ann", command=name, words=words)
+    reply = await predictions.answer(asked)
+    (choice,) = reply.choices
+    assert choice.runs_s == runs_s
+    assert reply.how.endswith(said)
+
+
+async def test_of_the_hosts_that_may_not_run_it_none_is_counted(ledger):
+    world = table()
+    predictions = Predictions(world.queues, ledger, by_uid=False)
+    for asked in (pb.PredictAsked(slots=1, only="h2"), pb.PredictAsked(slots=1, excluded=["h1"])):
+        reply = await predictions.answer(asked)
+        assert not reply.choices
+    assert (await predictions.answer(pb.PredictAsked(slots=1, only="h1"))).wait_s == 0.0
+    with pytest.raises(LbdError, match="hosts"):
+        await predictions.answer(pb.PredictAsked(slots=1, excluded=["h 1"]))
 
 
 async def test_of_a_fixed_number_of_slots_a_command_says_how_long(ledger):

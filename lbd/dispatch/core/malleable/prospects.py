@@ -50,6 +50,7 @@ class Situation:
     correction: Correction
     lacks_needs: bool = False  # no host has now what it needs besides slots
     has_intervals: bool = True  # enough have ended
+    runs_s: float | None = None  # as its like did, for one that takes the fewest
     line: Line | None = None  # that it stands in, the last of it; for a job that needs only slots
 
     @property
@@ -117,7 +118,7 @@ def played_rows(line: Line, sizes: Sequence[int]) -> list[Spread]:
 def played_prospect(
     now: Situation, slots: int, begin: Spread, known: KnownSpeedup | None
 ) -> Prospect:
-    runs_s = known.speedup.run_s(known.work_s, slots) if known is not None else None
+    runs_s = run_s(now, slots, known)
     low_s, raw_s, high_s = begin
     if math.isinf(raw_s):
         return Prospect(slots, None, None, None, runs_s)
@@ -128,9 +129,13 @@ def played_prospect(
     return Prospect(slots, raw_s, raw_s, interval_s, runs_s)
 
 
+def run_s(now: Situation, slots: int, known: KnownSpeedup | None) -> float | None:
+    return known.speedup.run_s(known.work_s, slots) if known is not None else now.runs_s
+
+
 def prospect(now: Situation, least: int, slots: int, known: KnownSpeedup | None) -> Prospect:
     raw_s, room = begins(now, least, slots)
-    runs_s = known.speedup.run_s(known.work_s, slots) if known is not None else None
+    runs_s = run_s(now, slots, known)
     if raw_s is None:
         return Prospect(slots, None, None, None, runs_s)
     if now.correction.tells_of(raw_s):

@@ -120,7 +120,7 @@ class Forecast:
         """Predicts the wait of one that arrives now."""
         line = self._line_for(job, now_s)
         if line is None:
-            return Prediction(None, "no host that accepts jobs now " + nobody_has(job))
+            return Prediction(None, nobody_has(job))
         place = self.places.of_new(line, job)
         taken = self.places.taken_in(line, now_s) if job.needs and place.jobs else {}
         return self._predict(line, place, job, taken, now_s)
@@ -171,7 +171,7 @@ class Forecast:
         queues, line = self.queues, self._line_for(job, now_s)
         if line is None:
             nowhere = Situation((), 0, None, 0.0, None, 0, correction)
-            return nowhere, "no host that accepts jobs now " + nobody_has(job)
+            return nowhere, nobody_has(job)
         servers = [one for one in queues.servers.get(line, ()) if one.suits(job)]
         place, outlook = self.places.of_new(line, job), self._outlook(line, now_s)
         taken = self.places.taken_in(line, now_s) if job.needs and place.jobs else {}
@@ -339,4 +339,8 @@ def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:
 
 
 def nobody_has(job: QueuedJob) -> str:
-    return "has what it needs" if job.needs else f"has {job.slots} slot{'s' * (job.slots > 1)}"
+    lacks = "what it needs" if job.needs else f"{job.slots} slot{'s' * (job.slots > 1)}"
+    if job.only is not None:
+        return f"{job.only} accepts no jobs now, or does not have {lacks}"
+    where = "other than those excluded " if job.barred else ""
+    return f"no host {where}that accepts jobs now has {lacks}"

@@ -119,19 +119,6 @@ def test_what_ran_before_a_new_dispatcher_keeps_its_slot():
     assert table.ended("old") == ["a@h1"]
 
 
-def test_what_ran_before_a_new_dispatcher_is_as_old_as_it_is():
-    table = Table()
-    table.host("h1")
-    table.queues.found_running(QueuedJob(JobId("old"), command="x"), HostId("h1"), 5.0)
-    table.queues.ran_before(JobId("old"), 100.0)
-    table.now_s = 15.0
-    assert table.queues.registry.entries[JobId("old")].ran_s(15.0) == 110.0
-    table.ended("old")
-    assert list(table.queues.run_times.of(QueuedJob(JobId("2"), command="x"))) == [110.0]
-    assert list(table.queues.slot_times.recent_s) == [110.0]
-    table.queues.ran_before(JobId("old"), 1.0)  # it has ended
-
-
 def test_cancelling_the_head_lets_the_next_go():
     table = Table()
     table.host("h1", 2)

@@ -2,7 +2,8 @@ import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.run_times import RUNS_KEPT, RunTimes
-from lbd.model import JobId
+from lbd.model import HostId, JobId
+from tests.unit.dispatch.core.test_queues import Table
 
 
 def job(line=0, **more):
@@ -41,3 +42,16 @@ def test_the_last_runs_are_kept_and_who_has_not_run_for_longest_is_forgotten():
     for name in "bcad":
         times.ended(job(name=name), 5.0)
     assert [bool(times.of(job(name=name))) for name in "abcd"] == [True, False, True, True]
+
+
+def test_what_ran_before_a_new_dispatcher_is_as_old_as_it_is():
+    table = Table()
+    table.host("h1")
+    table.queues.found_running(QueuedJob(JobId("old"), command="x"), HostId("h1"), 5.0)
+    table.queues.ran_before(JobId("old"), 100.0)
+    table.now_s = 15.0
+    assert table.queues.registry.entries[JobId("old")].ran_s(15.0) == 110.0
+    table.ended("old")
+    assert list(table.queues.run_times.of(QueuedJob(JobId("2"), command="x"))) == [110.0]
+    assert list(table.queues.slot_times.recent_s) == [110.0]
+    table.queues.ran_before(JobId("old"), 1.0)  # it has ended

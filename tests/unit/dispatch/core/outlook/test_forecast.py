@@ -266,6 +266,11 @@ def test_a_job_that_may_not_go_everywhere_waits_for_where_it_may(where):
     assert another(forecast, 1, 0.0, **where).wait_s == pytest.approx(10.0, rel=0.05)
     table.arrive("b", **where)
     assert predicted(table, forecast, "b").wait_s == pytest.approx(10.0, rel=0.05)
+    table.gone("h1")
+    assert another(forecast, 1, 0.0, **where).how in (
+        "h1 accepts no jobs now, or does not have 1 slot",
+        "no host other than those excluded that accepts jobs now has 1 slot",
+    )
 
 
 def test_a_job_that_comes_alone_has_one_task_of_each_array_before_it():
