@@ -27,7 +27,7 @@ def test_a_round_time_stays_round_when_the_clocks_differ_by_a_little():
 async def test_a_job_that_waits_has_an_interval_before_predictions_can_be_corrected():
     table = Table()
     for life_s in range(5, 100, 5):
-        table.queues.slot_times.ended(float(life_s))
+        table.queues.resource_times.slots.ended(float(life_s))
     table.host("h1", 1)
     for name in "123":
         table.arrive(name)
@@ -36,7 +36,7 @@ async def test_a_job_that_waits_has_an_interval_before_predictions_can_be_correc
     job = pb.JobInfo(id=3, predicted_wait_s=60.0)
     await views.add_interval(job)
     assert not job.HasField("predicted_low_s")  # of 19 jobs nobody knows what one in twenty takes
-    table.queues.slot_times.ended(100.0)
+    table.queues.resource_times.slots.ended(100.0)
     await views.add_interval(job)
     assert 0 < job.predicted_low_s < job.predicted_high_s
     corrected = pb.JobInfo(id=3, predicted_wait_s=60.0, predicted_low_s=50.0, predicted_high_s=70.0)

@@ -45,9 +45,13 @@ class SlotTimes:
 
 @dataclass(slots=True)
 class ResourceTimes:
+    """By the clock: what a job has is had by nobody else meanwhile, whatever else it has."""
+
+    slots: SlotTimes = field(default_factory=SlotTimes)  # had by every job
     by_name: dict[str, SlotTimes] = field(default_factory=dict)
 
     def ended(self, needs: Needs, ran_s: float) -> None:
+        self.slots.ended(ran_s)
         names = [name for name, _ in needs.resources] + [MEMORY] * bool(needs.memory_bytes)
         for name in names:
             if name in self.by_name or len(self.by_name) < RESOURCES_MAX:

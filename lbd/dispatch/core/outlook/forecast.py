@@ -204,7 +204,7 @@ class Forecast:
         part = needs.shortage.part if needs is not None and needs.shortage is not None else None
         if isinstance(part, str):
             return self.queues.resource_times.count(part) >= CALIBRATED
-        return len(self.queues.slot_times.recent_s) >= CALIBRATED
+        return len(self.queues.resource_times.slots.recent_s) >= CALIBRATED
 
     def _needs_outlook(
         self, line: HostConnection, job: QueuedJob, now_s: float
@@ -296,7 +296,7 @@ class Forecast:
 
     def _slot_times(self, cutoff_s: float | None) -> SlotTimes | None:
         """How many have ended, their distribution and mean, none longer than its cutoff."""
-        ended = self.queues.slot_times
+        ended = self.queues.resource_times.slots
         if len(ended.recent_s) < FEWEST:
             return None
         known = self._sizes.get(cutoff_s)
@@ -327,7 +327,7 @@ def made_of(played: Played, slot_times: SlotTimes | None) -> str:
 
 def made_from(slot_times: SlotTimes) -> str:
     count, _, mean_s = slot_times
-    return f"from {count} ended jobs, {mean_s:.3g} slot-seconds on average"
+    return f"from {count} ended jobs, {mean_s:.3g} s on average"
 
 
 def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:

@@ -28,6 +28,7 @@ class Table:
         self.queues = Queues(make(mode, (1.0,)), rules, malleable=Rule(strategy, **rule))
         for life_s in lives_s:
             self.queues.slot_times.ended(life_s)
+            self.queues.resource_times.slots.ended(life_s)
         self.rng = Random(1)
         self.now_s = 0.0
 

@@ -17,7 +17,7 @@ from tests.unit.dispatch.core.test_queues import Table
 def known(table, lives_s=(10.0,) * 5):
     """Jobs that have ended, before time 0 of the test."""
     for life_s in lives_s:
-        table.queues.slot_times.ended(life_s)
+        table.queues.resource_times.slots.ended(life_s)
     return Forecast(table.queues)
 
 
@@ -47,7 +47,7 @@ def test_the_head_waits_for_the_next_end_and_others_for_those_before_them_as_wel
     assert predicted(table, forecast, "c").wait_s == pytest.approx(2.0, rel=0.05)
     third = predicted(table, forecast, "f")
     assert third.wait_s == pytest.approx(16.0, rel=0.05)  # behind c, b's slot, then a's again
-    assert third.how == ("from 5 ended jobs, 10 slot-seconds on average; 3 ahead of it on 2 slots")
+    assert third.how == ("from 5 ended jobs, 10 s on average; 3 ahead of it on 2 slots")
 
 
 def test_there_is_an_interval_once_enough_have_ended():
@@ -297,12 +297,24 @@ def test_a_command_that_ran_before_takes_as_long_again():
     found = predicted(table, forecast, "b")
     assert found.wait_s == pytest.approx(400.0)
     assert found.how == (
-        "from 5 ended jobs, 10 slot-seconds on average, and earlier runs of the commands of 1 of 2"
+        "from 5 ended jobs, 10 s on average, and earlier runs of the commands of 1 of 2"
         " jobs; 0 ahead of it on 1 slots"
     )
     forecast.forget()
     table.now_s = 600.0  # longer than any before: as long again, in half of all cases
     assert predicted(table, forecast, "b").wait_s == pytest.approx(600.0)
+
+
+def test_a_wide_job_holds_its_slots_for_as_long_as_it_runs():
+    table = Table()
+    table.host("h1", 4)
+    for n in range(5):
+        table.arrive(f"{n}", slots=4)
+        table.now_s += 10.0
+        table.ended(f"{n}")
+    table.arrive("a", slots=4)
+    found = another(Forecast(table.queues), 1, table.now_s)
+    assert found.wait_s == pytest.approx(10.0, rel=0.05)
 
 
 def test_nothing_is_said_of_who_stands_behind_one_that_is_not_known():

@@ -92,7 +92,7 @@ def test_an_array_that_keeps_its_place_goes_on_before_who_came_later():
     table = Targets(slots=4)
     table.array(1, 64, FOUR_S)
     for _ in range(5):
-        table.queues.slot_times.ended(MEAN_S)
+        table.queues.resource_times.slots.ended(MEAN_S)
     table.arrive("9")
     last = table.queues.registry[JobId("9")]
     found = Forecast(table.queues).of(last, 0.0)
@@ -140,7 +140,7 @@ def test_an_interval_has_nine_in_ten():
 def test_of_a_long_line_the_first_are_played_and_the_rest_goes_by_at_the_mean_rate():
     table = Table()
     for _ in range(5):
-        table.queues.slot_times.ended(10.0)
+        table.queues.resource_times.slots.ended(10.0)
     table.host("h1", 2)
     for n in range(1, PLAYED_MAX + 103):
         table.arrive(f"{n}")

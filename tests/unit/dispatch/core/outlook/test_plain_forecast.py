@@ -25,7 +25,8 @@ class Drawn:
         self.forecast = known(self.table, self.lives_s)
         self.times = self.table.queues.resource_times
         for _ in range(rng.choice([0, 5, CALIBRATED])):
-            self.times.ended(Needs((("gpu", 1),)), rng.uniform(1, 99))
+            self.lives_s.append(rng.uniform(1, 99))
+            self.times.ended(Needs((("gpu", 1),)), self.lives_s[-1])
         for n in range(rng.randint(1, 3)):
             facts = Facts(("linux",), (("gpu", rng.randint(0, 3), 0),))
             slots = rng.randint(1, 4)

@@ -1,0 +1,112 @@
+"""How far forecasts are from what comes true, with and without the run times of earlier runs.
+
+Recorded jobs (a trace of the Parallel Workloads Archive that `LBD_TRACE` names, else jobs drawn
+from the seed) go through the queue of production in virtual time, strictly first come, first
+served, without time limits. Of a job that has to wait it is asked when it will begin; how many
+times as long or as short it then waits is compared. Some twenty seconds.
+"""
+
+import gzip
+import heapq
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from statistics import median
+
+from lbd.dispatch.core.discipline import HostSlots, QueuedJob
+from lbd.dispatch.core.disciplines.fcfs import Fcfs
+from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.queues import Queues
+from lbd.dispatch.core.run_times import RunTimes
+from lbd.model import HostId, JobId
+from lbd.sim.queueing.backfill import BatchJob, batch_jobs
+from tests.bench.measure import summarise
+from tests.bench.row import Bound, Row
+from tests.bench.stage import Stage
+
+TRACE, TRACE_SLOTS = "LBD_TRACE", 128
+JOBS, QUICK_JOBS = 4000, 1000
+ASKED_EVERY = 3  # of those that wait
+USERS, PROGRAMS, SLOTS, LOAD = 20, 4, 16, 0.9  # of what is drawn
+LEAST_S = 60.0  # nobody minds by what factor a shorter wait is off
+KNOWN_ASKED = Bound(1.0)
+
+
+def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
+    mark = stage.others.mark()
+    count = QUICK_JOBS if stage.quick else JOBS
+    if given := os.environ.get(TRACE):
+        with gzip.open(Path(given)) as lines:
+            jobs, slots, least_s = batch_jobs(lines, count), TRACE_SLOTS, LEAST_S
+        name = Path(given).name.split("-")[0]
+    else:
+        jobs, slots, least_s = drawn(Random(stage.rng.random()), count), SLOTS, 1.0
+        name = "drawn"
+    known, general = (factors(jobs, slots, least_s, learns=learns) for learns in (True, False))
+    return [
+        Row(
+            f"forecast and truth, median factor, {name} jobs", "times", summarise([median(known)]),
+            "without run times by command", summarise([median(general)]), KNOWN_ASKED,
+            stage.others.share_since(mark), note=f"{len(known)} waits",
+        )
+    ]  # fmt: skip
+
+
+def drawn(rng: Random, count: int) -> list[BatchJob]:
+    """Each user has a few programs, each of which takes about as long whenever it runs."""
+    means_s = {
+        (user, program): rng.lognormvariate(3.0, 1.5)
+        for user in range(USERS) for program in range(PROGRAMS)
+    }  # fmt: skip
+    mean_s, now_s, jobs = sum(means_s.values()) / len(means_s), 0.0, list[BatchJob]()
+    for _ in range(count):
+        now_s += rng.expovariate(SLOTS * LOAD / mean_s)
+        user, program = rng.choice(list(means_s))
+        run_s = means_s[user, program] * rng.lognormvariate(0.0, 0.3)
+        jobs.append(BatchJob(now_s, run_s, 1, 0.0, f"{user}", f"{program}"))
+    return jobs
+
+
+def factors(jobs: Sequence[BatchJob], slots: int, least_s: float, *, learns: bool) -> list[float]:
+    """By how many times each wait was off that was asked for."""
+    queues, rng, asked, found = Queues(Fcfs()), Random(1), dict[int, float](), list[float]()
+    if not learns:
+        queues.run_times = RunTimes(most=0)
+    forecast, ends, waited = Forecast(queues), list[tuple[float, int]](), 0
+    queues.host_is(HostSlots(HostId("h1"), slots), jobs[0].submitted_s, rng)
+
+    def begin(starts, now_s: float) -> None:
+        for start in starts:
+            number = int(start.job.id)
+            heapq.heappush(ends, (now_s + jobs[number - 1].run_s, number))
+            wait_s = now_s - jobs[number - 1].submitted_s
+            if number in asked:
+                off = math.log(max(wait_s, least_s) / max(asked.pop(number), least_s))
+                found.append(math.exp(abs(off)))
+
+    for number, job in enumerate(jobs, 1):
+        while ends and ends[0][0] <= job.submitted_s:
+            now_s, ended = heapq.heappop(ends)
+            begin(queues.ended(JobId(str(ended)), now_s, rng), now_s)
+        queued = QueuedJob(
+            JobId(str(number)), job.slots, user=job.user, command=job.command,
+        )  # fmt: skip
+        wait_s = None
+        waits = bool(queues.lines and queues.head(1)) or slots_free(queues) < job.slots
+        waited += waits
+        if waits and not waited % ASKED_EVERY:
+            wait_s = forecast.of_new(queued, job.submitted_s).wait_s
+        starts = queues.arrived(queued, job.submitted_s, rng)
+        if wait_s is not None and not starts:
+            asked[number] = wait_s
+        begin(starts, job.submitted_s)
+    while ends:
+        now_s, ended = heapq.heappop(ends)
+        begin(queues.ended(JobId(str(ended)), now_s, rng), now_s)
+    return found
+
+
+def slots_free(queues: Queues) -> int:
+    return sum(server.free for server in queues.hosts.values())
