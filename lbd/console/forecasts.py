@@ -65,16 +65,37 @@ def target_lines(one: Json, clock: Clock) -> list[str]:
     if not isinstance(target, dict):
         return []
     by, end = number(target, "by"), number(target, "expected_end")
-    lines = [f"{text(target, 'kind'):8} {time_phrase(by, clock)}"]
+    lines = [
+        f"{text(target, 'kind'):8} {time_phrase(by, clock)}{outcome(number(one, 'finished') - by)}"
+    ]
     ends = target.get("expected_end_90")
     if not math.isnan(end) and isinstance(ends, list):
         low, high = (time_phrase(float(at), clock, only_time=True) for at in ends)
-        lines.append(f"expected {time_phrase(end, clock)} (likely {low} to {high})")
+        likely = f" (likely {low} to {high})" if low != high else ""
+        lines.append(f"expected {time_phrase(end, clock)}{likely}")
     if why := text(target, "why"):
         running, left = int(number(target, "tasks_running")), int(number(target, "tasks_left"))
         at_once = int(number(target, "tasks_at_once"))
         lines.append(f"at once  {at_once} ({running} running, {left} not ended): {why}")
     return lines
+
+
+def outcome(late_s: float) -> str:
+    """NaN: it has not ended."""
+    if math.isnan(late_s):
+        return ""
+    word = "missed" if late_s > 0 else "met"
+    return f"; {word} by {duration_text(abs(late_s))}"
+
+
+def target_phrase(one: Json, clock: Clock) -> str:
+    """In a list, of an array that has not ended: `deadline 17:00:00; ends in ~34s`, else ""."""
+    target = one.get("target")
+    if not isinstance(target, dict) or number(one, "finished") > 0:
+        return ""
+    left_s = number(target, "expected_end") - clock.now_s
+    ends = "end not known" if math.isnan(left_s) else f"ends in ~{forecast(max(0.0, left_s))}"
+    return f"{text(target, 'kind')} {clock.time_of_day(number(target, 'by'))}; {ends}"
 
 
 def time_phrase(unix_s: float, clock: Clock, *, only_time: bool = False) -> str:

@@ -11,6 +11,7 @@ from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.outlook.forecast import Prediction
 from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.targets.plan import SURE
+from lbd.dispatch.core.targets.target_array import Standing
 from lbd.dispatch.core.why_waiting import STARTING, silent_arrays, waiting_reason
 from lbd.dispatch.predictions import Predictions, speedup_info
 from lbd.model import ENDED_NAMES, JobId, JobState
@@ -18,6 +19,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import request_in
 from lbd.process.boot_clock import clock_s
 from lbd.text.task_indexes import TaskIndexes
+from lbd.text.units import duration_text
 
 FORECAST_KEPT_S = 30.0
 AHEAD_S_MAX = 8 * 86400.0
@@ -153,13 +155,27 @@ class JobViews:
             target, now = reply.target, time.time()
             target.at_once, target.running = standing.at_once, standing.running
             target.left, target.why = standing.left, standing.why
-            if (end := standing.end) is not None:
-                target.expected_end = now + end.mean_s
-                target.expected_low = now + max(0.0, end.mean_s - SURE * end.sd_s)
-                target.expected_high = now + end.mean_s + SURE * end.sd_s
+            wait_s = 0.0 if standing.running else self._begins_s(reply, live, standing)
+            if wait_s is None:
+                target.why += "; it is not known when it begins"
+            elif (end := standing.end) is not None:
+                begin = now + wait_s
+                target.expected_end = begin + end.mean_s
+                target.expected_low = begin + max(0.0, end.mean_s - SURE * end.sd_s)
+                target.expected_high = begin + end.mean_s + SURE * end.sd_s
+            if wait_s is not None and wait_s >= 1.0:
+                target.why += f"; it begins in about {duration_text(wait_s)}"
         elif reply.HasField("target"):
             reply.target.why = "it has no slots reserved: that needs dispatch.mode fcfs"
         return reply
+
+    def _begins_s(self, reply: pb.JobInfo, live: Live, standing: Standing) -> float | None:
+        """When the first of its tasks will, from now; None: nobody knows."""
+        if reply.HasField("predicted_wait_s"):
+            return reply.predicted_wait_s
+        if standing.at_once:
+            return None
+        return self._life.queues.targets.first_end_s(live.job, clock_s())
 
     def _unrecorded(self, row: JobRow) -> str:
         """Why the view of the job may be behind, "" if it is not."""

@@ -12,6 +12,7 @@ from lbd.cli.ctl.verb import Verb, reading
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock, duration
+from lbd.console.forecasts import target_phrase
 from lbd.console.jobs import (
     ANSWER_S,
     Filters,
@@ -144,7 +145,7 @@ def chosen(found: list[Json], ids: list[str]) -> list[Json]:
 
 def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
     """A heading and a line a job."""
-    waits = [shown_wait(job) for job in found]
+    waits = ["; ".join(filter(None, (target_phrase(job, clock), shown_wait(job)))) for job in found]
     command_width = PIPE_WIDTH if page.columns is None else COMMAND_WIDTH
     rows: list[Row] = [job_row(job, clock, command_width) for job in found]
     header: tuple[str, ...] = HEADER

@@ -193,6 +193,12 @@ class Targets:
         end = array.end(now_s)
         return Standing(end, array.at_once, batch.running, batch.left, reason(array, now_s))
 
+    def first_end_s(self, job: QueuedJob, now_s: float) -> float | None:
+        """When one of the other arrays will have ended and leave its slots, from now."""
+        others = (array for array in self.arrays.values() if array.job.array != job.array)
+        ends = [end.mean_s for array in others if (end := array.end(now_s)) is not None]
+        return min(ends, default=None)
+
     def remark(self, number: int, now_s: float) -> str:
         """One line on an array that has just come and cannot be in time; "" of any other."""
         array = self.arrays.get(number)
@@ -238,7 +244,7 @@ class Targets:
         room = {number: self._room_of(array.job) for number, array in self.arrays.items()}
         width = {number: array.job.slots for number, array in self.arrays.items()}
         for number, array in self.arrays.items():
-            array.most = room[number]
+            array.most, array.together_s = room[number], math.inf
         if len(room) < 2:
             return
         slots = max(room[number] * width[number] for number in room)
@@ -253,6 +259,12 @@ class Targets:
         parts = share({n: one.batch for n, one in known.items()}, max(0, rest), now_s, width)
         for number, array in known.items():
             array.most = min(room[number], parts.get(number, 0))
+        if len(known) == len(self.arrays) and slots:
+            work_s = sum(
+                one.batch.left * one.batch.mean.mean_s * width[n] for n, one in known.items()
+            )
+            for array in known.values():
+                array.together_s = now_s + work_s / slots
 
 
 def aim_phrase(target: Target) -> str:

@@ -35,9 +35,10 @@ class ArrayOutlook:
         """One line for a target that cannot be met."""
         low_s = max(0.0, self.end.mean_s - SURE * self.end.sd_s)
         high_s = self.end.mean_s + SURE * self.end.sd_s
+        tasks = "1 task" if self.at_once == 1 else f"{self.at_once} tasks"
         return (
             f"{what} (in {show_duration(max(0.0, self.within_s))}) cannot be met with"
-            f" {self.at_once} tasks at once: expected to end in {show_duration(self.end.mean_s)}"
+            f" {tasks} at once: expected to end in {show_duration(self.end.mean_s)}"
             f" (likely {show_duration(low_s)} to {show_duration(high_s)})"
         )
 

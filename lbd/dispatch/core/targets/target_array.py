@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.outlook.line_played import Lives
 from lbd.dispatch.core.targets.plan import SURE, unknown_mean
 from lbd.dispatch.core.targets.task_times import TaskTimes
 from lbd.model import JobId
@@ -45,6 +46,7 @@ class TargetArray:
     most: int = 0  # tasks that may run at all, with what others with targets need
     is_steered: bool = False  # a task has ended: one step at a time from now on
     in_time: bool = False  # with all it may have, as was found last
+    together_s: float = math.inf  # when all arrays with targets have ended, if they have the slots
     planned: tuple[int, int, float] = (0, 0, -math.inf)  # for how many tasks, slots, and when
 
     @property
@@ -107,6 +109,8 @@ class TargetArray:
         batch = self.batch
         if not (batch.left and self.is_known):
             return None
+        if not batch.waiting and self.times.seen_s:
+            return self._last_end(now_s)
         slots, mean_s = max(1, self.at_once), batch.mean.mean_s
         end_s = mean_left_s(batch.left + batch.extra, slots, mean_s, batch.drain)
         variance = variance_left_s2(batch.left, slots, mean_s)
@@ -118,8 +122,23 @@ class TargetArray:
             if slots > 1:
                 end_s = max(0.0, batch.target_s - now_s)
             varies_s = mean_s * (harmonic(min(slots, batch.left)) + STEERED / slots)
+        if not self.in_time and self.together_s < math.inf:  # what others leave later is its own
+            drain_s = mean_s * harmonic(min(slots, batch.left))
+            end_s = min(end_s, max(0.0, self.together_s - now_s) + drain_s)
         variance += varies_s**2 / batch.mean.tasks
         return End(end_s, math.sqrt(variance * self.times.spread))
+
+    def _last_end(self, now_s: float) -> End:
+        """Its last tasks run: the last of them ends as such tasks did that got as old as it is."""
+        lives = Lives(tuple(sorted(self.times.seen_s)), None)
+        ages_s = [max(0.0, now_s - begun_s) for begun_s in self.begun_s.values()]
+        if not ages_s:
+            return End(0.0, 0.0)
+        low_s, median_s, high_s = (
+            max(lives.left_s(share ** (1 / len(ages_s)), age_s) for age_s in ages_s)
+            for share in (0.05, 0.5, 0.95)
+        )
+        return End(median_s, (high_s - low_s) / (2 * SURE))
 
 
 def before_deadline_s(slots: int, batch: Batch) -> float:

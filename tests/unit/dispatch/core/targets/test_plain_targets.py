@@ -126,10 +126,26 @@ class PlainArray:
         self.slots = min(next(in_time, highest), self.left) if tasks else 0
         self.waiting -= not (ended or waits)
 
+    def last_end(self, now_s):
+        def left_s(share, age_s):
+            longer = sorted(seen_s for seen_s in self.times.seen_s if seen_s > age_s)
+            return (
+                longer[int(share * len(longer))] - age_s if longer else age_s * share / (1 - share)
+            )
+
+        ages = [now_s - begun_s for begun_s in self.running.values()]
+        low_s, mean_s, high_s = (
+            max(left_s(share ** (1 / len(ages)), age_s) for age_s in ages)
+            for share in (0.05, 0.5, 0.95)
+        )
+        return mean_s, (high_s - low_s) / (2 * SURE)
+
     def end(self, now_s):
         """Its mean and standard deviation."""
         if not (self.left and self.known):
             return None
+        if not self.waiting and self.times.seen_s:
+            return self.last_end(now_s)
         slots = max(1, self.at_once)
         end_s = varies_s = self.left_s(slots, self.left + self.extra)
         variance = variance_left_s2(self.left, slots, self.mean_s)
@@ -137,6 +153,9 @@ class PlainArray:
             variance = min(variance, variance_steered_s2(self.left, slots, self.mean_s))
             end_s = end_s if slots == 1 else max(0.0, self.target_s - now_s)
             varies_s = self.mean_s * (harmonic(min(slots, self.left)) + STEERED / slots)
+        if not self.in_time:
+            drain_s = self.mean_s * harmonic(min(slots, self.left))
+            end_s = min(end_s, max(0.0, self.together_s - now_s) + drain_s)
         return end_s, math.sqrt((variance + varies_s**2 / self.tasks) * self.times.spread)
 
     def why(self, now_s):
@@ -198,7 +217,7 @@ class Plain:
         self.divided_s = now_s
         arrays = self.arrays.values()
         for array in arrays:
-            array.most = self.room(array.job)
+            array.most, array.together_s = self.room(array.job), math.inf
         if len(arrays) < 2:
             return
         slots = max(self.room(array.job) * array.job.slots for array in arrays)
@@ -212,6 +231,10 @@ class Plain:
         for array in known:
             array.aim(now_s)
         self.share(known, max(0, rest), now_s)
+        if len(known) == len(arrays) and slots:
+            work_s = sum(array.left * array.mean_s * array.job.slots for array in known)
+            for array in known:
+                array.together_s = now_s + work_s / slots
 
     def share(self, known, rest, now_s):
         """One slot at a time, to the latest."""

@@ -6,9 +6,10 @@ import pytest
 
 from lbd.dispatch.core.targets.plan import SURE
 from lbd.dispatch.core.targets.target_array import before_deadline_s
+from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.theory.batch_end import quantile_s
 from lbd.theory.target_time import STEERED, Batch, TaskMean, harmonic
-from tests.unit.dispatch.core.targets.test_arrays import MEAN_S
+from tests.unit.dispatch.core.targets.test_arrays import MEAN_S, Table
 
 
 @pytest.mark.parametrize(("slots", "left"), [(4, 4), (4, 64), (1, 3), (9, 2)])
@@ -20,3 +21,22 @@ def test_a_deadline_is_aimed_at_from_before_it(slots, left):
     steered = min(left - at_once, STEERED) / at_once**2
     expected_s = math.hypot(drain_s, SURE * MEAN_S * math.sqrt(steered))
     assert before_deadline_s(slots, batch) == pytest.approx(expected_s)
+
+
+def test_the_last_task_ends_as_long_after_its_begin_as_such_tasks_take():
+    """Its end slid along with the clock. One older than all that ended goes on as long again."""
+    table = Table(slots=1)
+    table.array(1, 1, 1e6, known=Earlier(others_s=(10.0,) * 20))
+    for now_s, left_s in ((0.0, 10.0), (4.0, 6.0), (9.5, 0.5), (12.0, 12.0), (20.0, 20.0)):
+        table.now_s = now_s
+        assert table.standing(1001).end.mean_s == pytest.approx(left_s)
+
+
+def test_of_several_late_arrays_each_has_later_what_others_leave():
+    """50 and 10 tasks of 10 s on four slots: all of it is done in 150 s, and some 10 s of drain."""
+    table = Table(slots=4)
+    known = Earlier(others_s=(10.0,) * 20)
+    for number, tasks in ((1, 50), (2, 10)):
+        table.array(number, tasks, 1.0, known=known)
+    assert 125.0 < table.standing(1001).end.mean_s <= 150.0 + 10.0 * harmonic(4)
+    assert table.queues.targets.first_end_s(table.queues.registry["1001"].job, 0.0) > 0.0
