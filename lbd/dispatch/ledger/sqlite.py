@@ -25,6 +25,7 @@ from lbd.model import ENDED_NAMES
 
 log = logging.getLogger("lbd.dispatch")
 
+LINGER_S = 0.01  # a commit takes some milliseconds
 RETRY_S = 0.5
 BUSY_S = 5.0
 TURN_S = 0.002  # a question whose statements take less is answered in one turn
@@ -104,9 +105,12 @@ class SqliteLedger(Store):
                 first = self._requests.get()
                 stopped = first is None
                 waiting = [first] if first is not None else []
+            lingers = bool(waiting) and all(request.may_linger for request in waiting)
+            pause_s = LINGER_S if lingers else 0.0
             with contextlib.suppress(queue.Empty):
                 while len(waiting) < GROUP_MAX:
-                    more = self._requests.get_nowait()
+                    more = self._requests.get(timeout=pause_s)
+                    pause_s = 0.0
                     if more is None:
                         stopped = True
                         break

@@ -1,8 +1,10 @@
 """What a ledger can do, whatever keeps it: its questions and changes as pieces of `work`.
 
 Changes that wait are taken together and committed as one group, so many callers share one wait for
-the disk. If a commit fails nothing of it is acknowledged: submissions are refused, and what must
-not be lost (`record`) is tried again until it is there, since the daemon has nothing better to do.
+the disk. That a job runs now is news for who looks on, so it goes in with what comes next, if that
+comes shortly: with its end, where the job is short. If a commit fails nothing of it is
+acknowledged: submissions are refused, and what must not be lost (`record`) is tried again until it
+is there, since the daemon has nothing better to do.
 
 If it fails over a value that the store cannot hold, nobody else is to suffer for that: the group is
 written once more, each request apart (`steps`). A submission that fails there is refused alone; a
@@ -28,7 +30,7 @@ from lbd.dispatch.core.ledger_rows import (
     Tally,
     Wanted,
 )
-from lbd.dispatch.core.records import Changed, Ending, Record
+from lbd.dispatch.core.records import Changed, Ending, Fate, Record
 from lbd.dispatch.ledger import array_work, retention, work
 from lbd.dispatch.ledger.counts import LedgerCounts
 from lbd.dispatch.ledger.work import Dated, MakeWork, Result
@@ -46,6 +48,7 @@ class Request:
     make: MakeWork[object] | None  # None: it is `changes`, which may go in with those of others
     changes: Sequence[Dated] = ()
     result: object = field(default=None)
+    may_linger: bool = False  # for others to go in with
     until_s: float = 0.0  # of the event loop's clock: then it is refused, unless it is begun
 
     @property
@@ -107,6 +110,7 @@ class Store(ABC):
 
     async def record(self, changes: Sequence[Record], unix_s: float) -> None:
         request = Request(new_future(), None, [(change, unix_s) for change in changes])
+        request.may_linger = all(map(is_news_alone, changes))
         self._put(request)
         await request.done
         self.counts.note(changes)
@@ -131,6 +135,11 @@ class Store(ABC):
         request = Request(new_future(), make)
         self._put(request)
         return await request.done
+
+
+def is_news_alone(change: Record) -> bool:
+    """Does it say only that a job runs now? The attempt itself is on record since its lease."""
+    return isinstance(change, Changed) and change.fate is Fate.RUNNING
 
 
 def new_future() -> "asyncio.Future[object]":

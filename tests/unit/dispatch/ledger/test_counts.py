@@ -1,8 +1,10 @@
-"""What a ledger counts of what it takes in."""
+"""What a ledger counts of what it takes in, and how many commits that takes."""
+
+import asyncio
 
 import pytest
 
-from lbd.dispatch.core.ledger_rows import LedgerTrouble
+from lbd.dispatch.core.ledger_rows import LedgerTrouble, Wanted
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate
 from lbd.dispatch.ledger import sqlite
 from lbd.model import JobId, JobState
@@ -47,3 +49,33 @@ async def test_a_commit_that_fails_is_counted_as_that(ledger, monkeypatch):
             await ledger.submit(submission(), 1.0)
     found = ledger.counts.answer()
     assert (found["ledger_commits"], found["ledger_commit_failures"]) == (0, 1)
+
+
+async def test_that_a_job_runs_is_written_with_its_end_where_that_comes_shortly(
+    ledger, monkeypatch
+):
+    """Each commit waits for the disk, and a short job had three of them."""
+    monkeypatch.setattr(sqlite, "LINGER_S", 60.0)
+    await ledger.submit(submission(), 1.0)
+    await ledger.record([Begin(JobId("1"), 1, H1, 1, None)], 2.0)
+    running = changed("1", JobState.RUNNING, Fate.RUNNING)
+    begun = asyncio.create_task(ledger.record([running], 3.0))
+    await asyncio.sleep(0.0)
+    for _ in range(5):  # the writer would have written it by then
+        await ledger.live()
+    assert not begun.done()
+    await ledger.record([DONE], 4.0)
+    await begun
+    assert ledger.counts.answer()["ledger_commits"] == 3
+    (row,) = await ledger.find(Wanted(ended_too=True))
+    (attempt,) = await ledger.attempts([JobId("1")])
+    assert (row.state, attempt.fate) == ("done", "done")
+
+
+async def test_that_a_job_runs_is_written_by_itself_where_nothing_follows(ledger, monkeypatch):
+    monkeypatch.setattr(sqlite, "LINGER_S", 0.001)
+    await ledger.submit(submission(), 1.0)
+    await ledger.record([Begin(JobId("1"), 1, H1, 1, None)], 2.0)
+    await ledger.record([changed("1", JobState.RUNNING, Fate.RUNNING)], 3.0)
+    (row,) = await ledger.live()
+    assert row.state == "running"
