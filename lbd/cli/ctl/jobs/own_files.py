@@ -11,6 +11,7 @@ import pwd
 import select
 import signal
 import stat
+from contextlib import suppress
 from typing import NoReturn
 
 from lbd.cli.complaints import complain
@@ -71,7 +72,8 @@ def copy_file(path: str, descriptor: int, started_unix_s: float, user: str) -> N
         os.close(reader)
         if not is_read:
             os.kill(child, signal.SIGKILL)  # it may hang for as long as its file system does
-        os.waitpid(child, 0 if is_read else os.WNOHANG)
+        with suppress(ChildProcessError):  # who started us may have SIGCHLD ignored
+            os.waitpid(child, 0 if is_read else os.WNOHANG)
 
 
 def _read_as(user: str, path: str, writer: int, started_unix_s: float) -> NoReturn:

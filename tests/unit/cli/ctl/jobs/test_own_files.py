@@ -94,10 +94,10 @@ def test_a_file_that_never_answers_is_given_up(monkeypatch, capfd):
         time.sleep(600)
 
     monkeypatch.setattr(own_files, "read_file", hangs)
-    monkeypatch.setattr(own_files, "STALLED_S", 0.1)
+    monkeypatch.setattr(own_files, "STALLED_S", 2.0)
     own_files.copy_file("/fuse/out", 1, 0.0, OURSELVES)
     assert capfd.readouterr() == (
-        "some", "lbctl: /fuse/out: nothing was read of it within 0.1 s; given up\n"
+        "some", "lbctl: /fuse/out: nothing was read of it within 2 s; given up\n"
     )  # fmt: skip
 
 
