@@ -66,7 +66,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("-H", "--host", metavar="HOST", help="only this host may run the job")
     parser.add_argument(
         "-x", "--exclude", metavar="HOST", action="append", default=[],
-        help="this host may not (repeatable)",
+        help="these hosts may not: h2 or h2,h3 (repeatable)",
     )  # fmt: skip
     judged = "show how accurate past predictions were"
     parser.add_argument("--calibration", action="store_true", help=judged)
@@ -129,10 +129,13 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
     least, most = options.slots
     if options.work is not None and options.work <= 0:
         raise ConfigError("--work: must be above 0")
+    excluded = [name for given in options.exclude for name in given.split(",")]
+    if options.host in excluded or "" in excluded:
+        raise ConfigError(f"--exclude {','.join(options.exclude)}: a name is missing, or is --host")
     question: Json = {
         "op": "queue.predict", "slots": least, "slots_most": most, "speedup": options.speedup,
         "work_s": options.work, "command": options.command,
-        "needs": needs_of(options), "host": options.host, "excluded": options.exclude,
+        "needs": needs_of(options), "host": options.host, "excluded": excluded,
     }  # fmt: skip
     reply = daemons.lbm(question, ANSWER_S)
     if options.json:

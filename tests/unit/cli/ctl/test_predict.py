@@ -26,6 +26,8 @@ from lbd.console.output import Page, Paint
         (("--mem", "16"), "16 bytes? add a unit, such as 16G"),
         (("--mem", "0"), "must be above 0"),
         (("--feature", "a", "--not-feature", "a"), "--feature a contradicts --not-feature a"),
+        (("-H", "h1", "-x", "h2,h1"), "--exclude h2,h1: a name is missing, or is --host"),
+        (("-x", "h2,"), "--exclude h2,: a name is missing, or is --host"),
     ],
 )
 def test_a_question_that_makes_no_sense(words, complaint, capsys):
