@@ -186,7 +186,7 @@ def test_while_the_database_is_away_nothing_is_lost(lab, postgres, tmp_path):
     acknowledged, said = submitting.communicate(timeout=60)
     if submitting.returncode:  # it was away for too long
         assert "nothing was queued" in said
-        assert len(said.splitlines()) == 1
+        assert len(said.splitlines()) <= 2  # it may have said before that it waits
     wait(lab, asker, running, *acknowledged.split())
     check_counts(tmp_path, [running])
 

@@ -136,7 +136,7 @@ def test_a_gang_goes_where_the_rules_for_programs_allow_it(lab, tmp_path, rules)
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
-        (BEGAN, 125, r"sh is not allowed here \(admission\.programs\)"),
+        (BEGAN, 125, r"sh is not allowed here: \S+ is a link to \S+ \(admission\.programs\)"),
         (("no-such-program",), 127, "no-such-program: No such file or directory"),
     ],
     ids=["forbidden", "not found"],

@@ -133,7 +133,7 @@ def test_what_the_readme_says_makes_the_account(host):
         done = host.run(*browser, "--data", f"csrf={csrf}", f"{url}hosts/{name}/drain")
         assert "Undrain" in done.stdout, done.stderr
         state = json.loads(host.run("lbctl", "status", "--json").stdout)["hosts"][0]
-        assert state["drained"]["by"] == "root"  # and not the account of the page
+        assert state["drained"]["by"] == f"root@{name}"  # and not the account of the page
 
 
 @contextmanager

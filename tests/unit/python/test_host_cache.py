@@ -77,14 +77,14 @@ def test_what_cannot_be_shared_stays_its_own(tmp_path):
 def test_what_memory_there_is_not_for_is_skipped(tmp_path):
     cache = HostCache(tmp_path, "name")
     reader, writer = os.pipe()
-    filler = Thread(target=lambda: [os.write(writer, bytes(1 << 20)) for _ in range(64)])
+    filler = Thread(target=lambda: [os.write(writer, bytes(1 << 20)) for _ in range(512)])
     filler.start()
     old = resource.getrlimit(resource.RLIMIT_AS)
     used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used_bytes + (32 << 20), old[1]))
     try:
         with pytest.raises(OSError, match="memory"):
-            cache.store_own(BLOB, 64 << 20, reader)
+            cache.store_own(BLOB, 512 << 20, reader)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, old)
     filler.join()
