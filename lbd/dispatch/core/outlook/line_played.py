@@ -13,7 +13,7 @@ to be alike, so they are drawn as one.
 """
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -100,11 +100,7 @@ class Line:
     def begins_s(self, draws: int) -> list[list[float]]:
         """When each in line begins, from now, in each of so many plays."""
         shares = self._shares(draws)
-        most = list(self.free)
-        for one in self.runs:
-            most[one.host] += one.slots
-        levels = max(0, *most, 0) + 1
-        return [Play(self, shares, draw, levels).begins_s() for draw in range(draws)]
+        return [Play(self, shares, draw).begins_s() for draw in range(draws)]
 
     def spreads(self, draws: int) -> list[Spread]:
         """Of each in line."""
@@ -137,10 +133,7 @@ def spread(rising: Sequence[float]) -> Spread:
 class Play:
     """The line once, with one draw of the run times."""
 
-    def __init__(
-        self, line: Line, shares: Mapping[Hashable, Sequence[float]], draw: int, levels: int
-    ) -> None:
-        """`levels`: more than any host has slots."""
+    def __init__(self, line: Line, shares: Mapping[Hashable, Sequence[float]], draw: int) -> None:
         self.line, self.shares, self.draw, self.now_s = line, shares, draw, 0.0
         self.free, self.room = list(line.free), dict(line.room)
         self.ends = [
@@ -155,12 +148,14 @@ class Play:
         ]
         heapify(self.ends)
         self.number = {name: n for n, name in enumerate(line.hosts)}
-        self.with_free: list[set[int]] = [set() for _ in range(levels)]  # hosts
+        self.with_free: dict[int, set[int]] = {}  # hosts, by how many slots are free there,
+        self.levels: list[int] = []  # which are these, rising: a host may say that it has 65536
         for n, count in enumerate(self.free):
-            if count > 0:
-                self.with_free[count].add(n)
+            self._has_free(n, count)
         self.following = list(range(len(line.waits)))
-        self.passed: dict[Cap, list[int]] = {}
+        # By limit, and by how much of it each takes: in the line's order. The first of those for
+        # whom there is enough again follows; the next when that one has begun.
+        self.passed: dict[Cap, dict[int, list[int]]] = {}
 
     def begins_s(self) -> list[float]:
         found = [math.inf] * len(self.line.waits)
@@ -171,7 +166,7 @@ class Play:
             n = self.following[0]
             job = self.line.waits[n]
             if (full := self._full(job)) is not None:
-                self.passed.setdefault(full, []).append(heappop(self.following))
+                self._pass(heappop(self.following), job, *full)
             elif job.not_before_s > self.now_s:
                 if self.ends and self.ends[0][0] <= job.not_before_s:
                     self._end()
@@ -181,21 +176,40 @@ class Play:
                 found[heappop(self.following)] = self.now_s
                 if job.takes:
                     self._begin(n, job, host)
+                for cap, _ in job.caps:
+                    self._let_on(cap)
             elif self.ends:
                 self._end()
             else:
                 break
         return found
 
-    def _full(self, job: Queued) -> Cap | None:
-        return next((cap for cap, taken in job.caps if self.room[cap] < taken), None)
+    def _full(self, job: Queued) -> tuple[Cap, int] | None:
+        return next((one for one in job.caps if self.room[one[0]] < one[1]), None)
+
+    def _pass(self, n: int, job: Queued, full: Cap, taken: int) -> None:
+        heappush(self.passed.setdefault(full, {}).setdefault(taken, []), n)
+        for cap, _ in job.caps:
+            if cap != full:
+                self._let_on(cap)
+
+    def _let_on(self, cap: Cap) -> None:
+        passed, room = self.passed.get(cap, {}), self.room[cap]
+        firsts = [(those[0], taken) for taken, those in passed.items() if taken <= room]
+        if firsts:
+            _, taken = min(firsts)
+            heappush(self.following, heappop(passed[taken]))
+            if not passed[taken]:
+                del passed[taken]
+            if not passed:
+                del self.passed[cap]
 
     def _host_for(self, job: Queued) -> int | None:
         if job.only is not None:
             named = self.number.get(job.only)
             return named if named is not None and self.free[named] >= job.slots else None
-        for hosts in self.with_free[job.slots :]:
-            for host in hosts:
+        for at in range(bisect_left(self.levels, job.slots), len(self.levels)):
+            for host in self.with_free[self.levels[at]]:
                 if self.line.hosts[host] not in job.barred:
                     return host
         return None
@@ -212,13 +226,21 @@ class Play:
         self._give(host, slots)
         for cap, taken in caps:
             self.room[cap] += taken
-            for n in self.passed.pop(cap, ()):
-                heappush(self.following, n)
+            self._let_on(cap)
 
     def _give(self, host: int, slots: int) -> None:
         before = self.free[host]
         if before > 0:
             self.with_free[before].discard(host)
-        self.free[host] = before + slots
-        if before + slots > 0:
-            self.with_free[before + slots].add(host)
+            if not self.with_free[before]:
+                del self.with_free[before]
+                del self.levels[bisect_left(self.levels, before)]
+        self._has_free(host, before + slots)
+
+    def _has_free(self, host: int, count: int) -> None:
+        self.free[host] = count
+        if count > 0:
+            if count not in self.with_free:
+                self.with_free[count] = set()
+                insort(self.levels, count)
+            self.with_free[count].add(host)

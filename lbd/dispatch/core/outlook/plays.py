@@ -1,12 +1,13 @@
 """The lines of the queue as they are played through, and what that gave lately. Pure.
 
 Of a line the first few are played: behind them the rate at which all slots of the line are worked
-off must do. A play of many jobs takes a while, so it is done seldom, and with fewer draws.
+off must do. A play of many jobs takes a while, so it is done seldom, and with fewer draws. All
+plays together have a part of the time, since each submission may ask for another one: while that is
+used up, the last play of the line must do, or that rate.
 """
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.outlook.line_played import Line, Lives, Queued, Running, draws_for
@@ -20,6 +21,7 @@ DRAWS, STEPS = 21, 10_000  # a step, of one job in one draw, takes some 5 µs
 FRESH_S, STEPS_PER_S = 1.0, 1000  # a play serves as long as this, or as it took times 200
 QUICK = 1000  # steps, after which nobody minds another play
 LINES_MAX = 64
+ALL_PER_S, ALL_AT_ONCE = 20_000, 50_000  # steps of all plays: a tenth of the time
 NEW = JobId("")
 Caps = tuple[tuple[Hashable, int], ...]
 
@@ -54,13 +56,20 @@ class Played:
         return max(0.0, begin_s + self.at_s - now_s)
 
 
+Known = dict[tuple[object, ...], tuple[int, Played | None]]
+
+
 @dataclass(slots=True)
 class Plays:
     queues: Queues
-    _lines: dict[tuple[object, ...], tuple[int, Played | None]] = field(default_factory=dict)
+    _lines: Known = field(default_factory=dict)
+    _arrivals: Known = field(default_factory=dict)
+    _left: float = ALL_AT_ONCE  # steps,
+    _left_s: float = 0.0  # at that time
 
     def forget(self) -> None:
         self._lines.clear()
+        self._arrivals.clear()
 
     def of(
         self, name: HostConnection, general: UniformLog | None, head_s: float, now_s: float,
@@ -69,33 +78,45 @@ class Plays:
         """None: of one that runs there nothing is known. `head_s`: the head does not begin before,
         for what it needs; `new`: as if this one came now."""
         key: tuple[object, ...] = (name,)
+        known = self._lines
         if new is not None:
             flow = self.queues.shares.flow(new)
             key = name, flow, new.slots, new.only, new.barred, new.needs
+            known = self._arrivals
         events = self.queues.shares.events
-        if (found := self._lines.get(key)) is not None:
+        if (found := known.get(key)) is not None:
             seen, played = found
             if is_fresh(played, now_s) and (seen == events or not is_quick(played)):
                 return played
-        if len(self._lines) >= LINES_MAX:
-            self._lines.clear()
+        if not self._has_time(now_s):
+            found = found or self._lines.get((name,))
+            return found[1] if found is not None else unplayed(head_s, now_s)
+        known.pop(key, None)
+        if len(known) >= LINES_MAX:
+            del known[next(iter(known))]  # the oldest
         made = self._play(name, general, head_s, now_s, new)
-        self._lines[key] = events, made
+        known[key] = events, made
         return made
+
+    def _has_time(self, now_s: float) -> bool:
+        more = ALL_PER_S * max(0.0, now_s - self._left_s)
+        self._left, self._left_s = min(ALL_AT_ONCE, self._left + more), now_s
+        return self._left > 0
 
     def _play(
         self, name: HostConnection, general: UniformLog | None, head_s: float, now_s: float,
         new: QueuedJob | None,
     ) -> Played | None:  # fmt: skip
         made = LineMaker(self.queues, name, general, now_s)
+        self._left -= len(made.runs)
         if not made.knows_all():
             return None
         waiting = self.queues.lines.get(name)
         jobs = waiting.in_turn(new) if waiting is not None else iter(())
         places: dict[JobId, int] = {}
         slots, is_last = 0, waiting is None
-        for waiter in islice(jobs, PLAYED_MAX):
-            if is_last := waiter.id == NEW:
+        for waiter in jobs:
+            if (is_last := waiter.id == NEW) or len(made.waits) >= PLAYED_MAX:
                 break
             kind = self.queues.registry[waiter.id].job
             made.waits_for(kind, head_s if not places else 0.0)
@@ -108,10 +129,16 @@ class Plays:
             places[NEW] = len(made.waits) - 1
         line = made.line()
         draws = draws_for(line.jobs, DRAWS, STEPS)
+        self._left -= line.jobs * draws
         begins_s = tuple(median for _, median, _ in line.spreads(draws))
         known_of = line.jobs - (NEW in places)
         stops = not made.knows_all()
         return Played(line, places, slots, known_of, made.alike, stops, now_s, begins_s)
+
+
+def unplayed(head_s: float, now_s: float) -> Played:
+    """All of it goes by at the mean rate."""
+    return Played(Line((), (), (), (), {}), {}, 0, 0, 0, False, now_s, (head_s,))
 
 
 def is_quick(played: Played | None) -> bool:

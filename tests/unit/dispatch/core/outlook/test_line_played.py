@@ -1,13 +1,22 @@
 """The line as it is played through, against the queue itself, which is driven to the same ends."""
 
+import math
 from random import Random
 
 import pytest
 
 from lbd.dispatch.core.discipline import ONLY_LINE, QueuedJob
 from lbd.dispatch.core.outlook.forecast import Forecast
-from lbd.dispatch.core.outlook.line_played import Line, Lives, Queued, Running, draws_for, spread
-from lbd.dispatch.core.outlook.plays import PLAYED_MAX, Plays
+from lbd.dispatch.core.outlook.line_played import (
+    Line,
+    Lives,
+    Play,
+    Queued,
+    Running,
+    draws_for,
+    spread,
+)
+from lbd.dispatch.core.outlook.plays import ALL_AT_ONCE, ALL_PER_S, PLAYED_MAX, STEPS, Plays
 from lbd.model import HostId, JobId
 from lbd.theory.queue_time import UniformLog
 from tests.unit.dispatch.core.targets.test_arrays import FOUR_S, MEAN_S
@@ -150,3 +159,80 @@ def test_of_a_long_line_the_first_are_played_and_the_rest_goes_by_at_the_mean_ra
     found = forecast.of_new(QueuedJob(JobId(""), 1), 0.0)
     assert found.wait_s == pytest.approx((PLAYED_MAX + 102) * 10 / 2, rel=0.01)
     assert found.how.endswith(f"; {PLAYED_MAX + 100} ahead of it on 2 slots")
+
+
+def counted(monkeypatch, name):
+    """How often a method of a play is called."""
+    calls, method = [], getattr(Play, name)
+
+    def called(*given):
+        calls.append(given)
+        return method(*given)
+
+    monkeypatch.setattr(Play, name, called)
+    return calls
+
+
+def of_array(count, at_once, slots=1):
+    """Of which so many may run at once."""
+    lives = Lives((10.0, 20.0, 30.0), None)
+    waits = tuple(Queued(1, lives, n, (("array", 1),)) for n in range(count))
+    return Line((HostId("h1"),), (slots,), (), waits, {"array": at_once})
+
+
+@pytest.mark.parametrize(("at_once", "slots"), [(1, 4), (30, 100)])
+def test_those_that_wait_for_a_limit_are_not_all_looked_at_at_each_end(monkeypatch, at_once, slots):
+    looks = counted(monkeypatch, "_full")
+    assert not any(map(math.isinf, of_array(500, at_once, slots).begins_s(1)[0]))
+    assert len(looks) <= 3 * 500
+
+
+def test_who_is_passed_for_one_limit_lets_others_on_to_theirs():
+    """Of a's slots there is room for the small one, not for the wide one before it."""
+    lives, user = Lives((10.0,), None), ("user", "a")
+    waits = (
+        Queued(2, lives, 1, ((user, 2),)),
+        Queued(2, lives, 2, ((user, 2), ("name", 1))),
+        Queued(1, lives, 3, ((user, 1),)),
+    )
+    line = Line((HostId("h1"),), (9,), (), waits, {user: 3, "name": 1})
+    assert line.begins_s(1) == [[0.0, 10.0, 0.0]]
+
+
+def test_a_host_that_says_it_has_very_many_slots_costs_no_more():
+    lives = Lives((10.0,), None)
+    hosts, free = (HostId("h1"), HostId("h2")), (2, 1 << 40)
+    waits = tuple(Queued(1, lives, n, barred=frozenset(hosts[1:])) for n in range(6))
+    line = Line(hosts, free, (), (*waits, Queued(9, lives, 9)), {})
+    assert line.begins_s(1) == [[0.0, 0.0, 10.0, 10.0, 20.0, 20.0, 20.0]]
+
+
+def test_of_gangs_no_more_jobs_are_played_than_of_others():
+    table = Table()
+    for _ in range(5):
+        table.queues.resource_times.slots.ended(10.0)
+    table.host("h1", 1)
+    table.arrive("1")
+    for n in range(2, 12):
+        table.arrive(f"{n}", gang=4096)
+    played = Plays(table.queues).of(ONLY_LINE, LIVES, 0.0, 0.0)
+    assert len(played.line.waits) <= PLAYED_MAX
+
+
+def test_submissions_that_all_differ_have_a_part_of_the_time(monkeypatch):
+    table = Table()
+    for _ in range(5):
+        table.queues.resource_times.slots.ended(10.0)
+    table.host("h1", 8)
+    for n in range(1, 909):
+        table.arrive(f"{n}")
+    forecast, plays = Forecast(table.queues), counted(monkeypatch, "begins_s")
+    steps = ALL_AT_ONCE + 2 * STEPS
+    for second in (0.0, 1.0):
+        before = len(plays)
+        for n in range(200):
+            job = QueuedJob(JobId(""), 1 + n % 4, barred=frozenset({HostId(f"x{n}")}))
+            wait_s, _ = forecast.of_arrival(job, second)
+            assert wait_s == pytest.approx(900 * 10 / 8, rel=0.1)
+        assert (len(plays) - before) * 900 <= steps
+        steps = ALL_PER_S + 2 * STEPS
