@@ -122,7 +122,7 @@ def print_csv(total: Measure, groups: dict[str, dict[str, Measure]]) -> None:
 
 
 def csv_name(name: str) -> str:
-    """As one line, and no formula to a spreadsheet: users name their programs, hosts tell of them."""
+    """One line, and no formula to a spreadsheet: users name their programs, hosts tell of them."""
     shown = one_line(name)
     return f"'{shown}" if shown.startswith(FORMULA) else shown
 
