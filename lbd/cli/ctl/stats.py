@@ -28,10 +28,12 @@ from lbd.console.usage_hosts import Gathered, ask_host, gather
 from lbd.errors import ConfigError, PeerError
 from lbd.lbm.usage.measures import GROUPS_MAX, Measure, measure_of_row, merged
 from lbd.local.json_socket import Refusal
+from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 
 DAY_S = 86400.0
 SHOWN = 12  # rows of a kind
+FORMULA = ("=", "+", "-", "@")  # how one begins that a spreadsheet evaluates
 KINDS = {"by_command": "command", "by_user": "user", "by_host": "host"}
 HEADER = (">JOBS", ">FAILED", ">RESPONSE", ">MEDIAN", ">P95", ">RESP SD", ">WAITING", ">WAIT P95",
           ">WAIT SD", ">SLOWDOWN", ">SLOW P95", ">SLOW SD", ">MOVED", ">WRONG", ">RAN",
@@ -116,7 +118,13 @@ def print_csv(total: Measure, groups: dict[str, dict[str, Measure]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["by", "name", *measure_json(total)])
     for by, key, measure in rows:
-        writer.writerow([by, key, *map(csv_text, measure_json(measure).values())])
+        writer.writerow([by, csv_name(key), *map(csv_text, measure_json(measure).values())])
+
+
+def csv_name(name: str) -> str:
+    """One line, and no formula to a spreadsheet: users name their programs, hosts tell of them."""
+    shown = one_line(name)
+    return f"'{shown}" if shown.startswith(FORMULA) else shown
 
 
 def csv_text(figure: object) -> str:

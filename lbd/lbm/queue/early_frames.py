@@ -54,7 +54,8 @@ class EarlyFrames:
             if reading in done:
                 self._reading = None
                 received = reading.result()
-                self.kept, self.is_gone = latest([*self.kept, *received]), not received
+                self.is_gone = not received
+                self.kept = latest([*self.kept, *filter(counts, received)])
             else:
                 report()
         return None
@@ -71,6 +72,13 @@ class EarlyFrames:
         if self._reading is not None and not self._reading.cancel():
             with contextlib.suppress(OSError, ValueError, asyncio.CancelledError):
                 self._reading.result()  # nobody hears of it
+
+
+def counts(frame: Frame) -> bool:
+    """Is it one that a queued job's client says something by? Others are not kept: they may come
+    without end."""
+    tag, body = frame
+    return tag == tags.FORCE or (tag == tags.SIGNAL and len(body) == 1)
 
 
 @dataclass(slots=True)

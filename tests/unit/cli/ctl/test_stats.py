@@ -7,7 +7,7 @@ import math
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl.stats import csv_text
+from lbd.cli.ctl.stats import csv_name, csv_text
 from lbd.lbm.usage.measures import GROUPS_MAX
 from tests.unit.cli.canned import STATUS
 
@@ -108,3 +108,18 @@ def test_numbers_of_all_sections_stand_below_each_other(two_hosts, capsys):
     end = lines[2].index("JOBS") + len("JOBS")
     ends = [line[:end].split()[-1] for line in lines if line.startswith(("all", "cc", "ann", "h2"))]
     assert ends == ["303", "113", "303", "50"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("gcc -c", "gcc -c"),
+        ("=HYPERLINK(A1)", "'=HYPERLINK(A1)"),
+        ("\t@SUM(1)", "'@SUM(1)"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("a\x1b[2J\nb", "a?[2J b"),
+    ],
+)
+def test_a_programs_name_is_no_formula_and_moves_no_cursor(name, shown):
+    assert csv_name(name) == shown

@@ -85,3 +85,17 @@ async def test_what_is_being_read_as_the_job_is_queued_is_not_lost(client, early
     assert await early.meanwhile(work, ignored) == "queued"
     client.says(INTERRUPT)
     assert await early.read() == [INTERRUPT]
+
+
+async def test_what_nobody_will_read_is_not_kept(client, early):
+    """It may come without end, while the dispatcher is away."""
+    work = asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(early.meanwhile(work, ignored))
+    for number in range(1000):
+        client.says((tags.INPUT, bytes(1 << 16)), (tags.SIGNAL, b"%d" % (number + 10)), (b"?", b""))
+    client.says(USER)
+    while client.sent.qsize():  # noqa: ASYNC110  # nobody says so
+        await asyncio.sleep(0)
+    work.set_result("queued")
+    await waiting
+    assert early.kept in ([], [USER])
