@@ -60,9 +60,10 @@ def copy_file(path: str, descriptor: int, started_unix_s: float, user: str) -> N
         os.close(reader)
         _read_as(user, path, writer, started_unix_s)
     os.close(writer)
-    is_read = False
+    is_read, ready = False, select.poll()  # whatever number it has
+    ready.register(reader, select.POLLIN)
     try:
-        while not is_read and select.select([reader], [], [], STALLED_S)[0]:
+        while not is_read and ready.poll(STALLED_S * 1e3):
             data = os.read(reader, PIECE_BYTES)
             write_all(descriptor, data)
             is_read = not data

@@ -3,8 +3,10 @@
 import base64
 import os
 import pwd
+import resource
 import tempfile
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -118,3 +120,17 @@ def test_root_reads_nothing_that_the_jobs_user_could_not(capfd):
         assert capfd.readouterr() == (own, "")
         own_files.copy_file(secret, 1, 0.0, "root")
         assert capfd.readouterr().out == secret
+
+
+def test_a_descriptor_of_a_high_number_is_read(daemon, capfdbinary, tmp_path):
+    """select() takes none above 1023."""
+    (tmp_path / "out").write_bytes(b"read\n")
+    with_files(daemon, tmp_path, ("5", {"output": "out"}))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2000)), hard))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1100):
+            stack.enter_context(open(os.devnull))
+        lbctl.main(["logs", "5"])
+    assert capfdbinary.readouterr().out == b"read\n"
