@@ -84,7 +84,7 @@ def pack_batch(messages: list[bytes]) -> bytes:
 def unpack(message: bytes) -> list[tuple[int, bytes, memoryview]]:
     """(conversation, tag, body) of each message in one. Raises ValueError if one is cut short.
 
-    Those of a batch are copies: whoever keeps one keeps no other part of it.
+    Those of a batch are copies, so that keeping one does not keep the whole batch.
     """
     whole = _unpack_one(memoryview(message))
     if whole[1] != BATCH:

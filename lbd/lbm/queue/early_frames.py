@@ -1,8 +1,8 @@
 """What a client of `-q` or `-d` says and hears before its job is queued.
 
-A dispatcher that is being started again is waited for. Whoever interrupts `lbrun` meanwhile is
-answered at once, and so is one that is gone: what has not been submitted by then is not submitted.
-What has been may be queued yet, and is cancelled then.
+`lbrun` waits for a dispatcher that is restarting. If its user interrupts it meanwhile, or it is
+gone, the LBM acts at once: it does not submit a job that it has not submitted yet, and cancels one
+that it has, if that is queued after all.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class EarlyFrames:
         return await self.listen()
 
     async def read(self) -> list[Frame]:
-        """The next ones, for whoever listens once the job is queued. Raises OSError, ValueError."""
+        """The next ones, for the reader once the job is queued. Raises OSError, ValueError."""
         reading, self._reading = self._reading or asyncio.create_task(self._read()), None
         return await reading
 

@@ -1,8 +1,9 @@
 """When those in a line begin, by playing it through in virtual time. Pure.
 
 What runs ends, and each in line takes slots of a host that it may go to as they come back, strictly
-in the line's order: so nobody is foretold to begin before those ahead. Only who has reached a limit
-(of an array, a user, a name) is passed until one of those ends that count for it.
+in the line's order: so no job is predicted to begin before those ahead of it. Only a job
+that has reached a limit (of an array, a user, a name) is passed, until one that counts towards that
+limit ends.
 
 Nobody knows how long one job takes, so the line is played several times, each time with other run
 times: the median of the begins is the forecast, and nine in ten of them are its interval. A run
