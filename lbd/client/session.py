@@ -13,6 +13,7 @@ from lbd.local.frames import Splitter, fields, pack
 TYPE_CHECKING = False  # typing's own would cost a millisecond
 if TYPE_CHECKING:
     from _socket import socket
+    from collections.abc import Container
     from typing import Protocol
 
     from lbd.client.terminal import Terminal
@@ -61,7 +62,7 @@ class Session:
         self.split = Splitter(REPLY_LIMIT_BYTES)
         self.interrupted_s = self.silent_s = 0.0
         self.early: list[bytes] | None = []  # signals while the request is on its way
-        self.unheard: list[int] = []  # by no command, since none has begun elsewhere
+        self.sent: dict[int, None] = {}  # the signals that are for a command, in order
         sock.settimeout(LBM_SILENT_S)
         self.begun = False  # elsewhere
         self.stop_asked = self.continued = False
@@ -76,7 +77,7 @@ class Session:
         """What was sent to a command that is to begin here is ours: it has no handlers yet."""
         for number, handler in self.restore:
             self.set_signal(number, handler)
-        for number in self.unheard:
+        for number in self.sent:
             posix.kill(posix.getpid(), number)
 
     def ask(self, request: bytes) -> None:
@@ -173,7 +174,7 @@ class Session:
         terminal = self.terminal
         if terminal is not None:
             terminal.give_back()
-        return end_as(found, self.options, terminal is not None and terminal.interrupting)
+        return end_as(found, self.options, self.sent, bool(terminal and terminal.interrupting))
 
     def stop(self) -> None:
         """The command has stopped, and so do we, as it would if it ran here."""
@@ -208,8 +209,8 @@ class Session:
             if now_s - self.interrupted_s < FORCE_WITHIN_S:
                 self.send_frame(tags.FORCE)
             self.interrupted_s = now_s
-        if number in OF_COMMANDS and not self.begun:
-            self.unheard.append(number)
+        if number in OF_COMMANDS:
+            self.sent[number] = None
         elif number == TSTP:
             self.stop_asked = True  # once it has stopped, we do
             if not self.begun:
@@ -245,9 +246,11 @@ def read_fields(body: bytes) -> dict[bytes, str]:
     return {key: value.decode(errors="replace") for key, value in fields(body)}
 
 
-def end_as(found: dict[bytes, str], options: Options, typed: bool = False) -> int:
-    """The exit status, unless a signal ended the command: then the same ends us. `typed`: that
-    signal came from our terminal."""
+def end_as(
+    found: dict[bytes, str], options: Options, sent: "Container[int]" = (), typed: bool = False
+) -> int:
+    """The exit status, unless a signal ended the command: then the same ends us. `sent`:
+    the signals that were sent on to it; `typed`: the one that ended it came from our terminal."""
     if found[tags.REASON]:
         say(found[tags.REASON])
     if "status_file" in options.values:
@@ -259,7 +262,20 @@ def end_as(found: dict[bytes, str], options: Options, typed: bool = False) -> in
         from lbd.client.signals import die_of
 
         die_of(number, typed)
+    for number in unheard(found, sent):
+        from lbd.client.signals import die_of
+
+        die_of(number)
     return status
+
+
+def unheard(found: dict[bytes, str], sent: "Container[int]") -> list[int]:
+    """A ^C that came too late for the command but is no later than what ended it: the end of its
+    input, say, as who wrote that has died of the same ^C."""
+    if tags.HEARD not in found:
+        return []
+    heard = int(found[tags.HEARD])
+    return [number for number in (INT, QUIT) if number in sent and not heard >> number & 1]
 
 
 def say_where(program: str, found: dict[bytes, str]) -> None:

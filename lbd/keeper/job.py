@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from lbd.keeper.stdin_watch import members
 from lbd.keeper.suspension import Treated
-from lbd.launch.signals import signal_group
+from lbd.launch.signals import deliver, signal_group
 from lbd.load import process_table
 
 FIRST_PAUSE_S = 0.01  # and twice as long each time
@@ -77,7 +77,19 @@ class Running:
     kill_at_s: float | None = None
     treated: Treated = field(default_factory=Treated)
     stopping: Stopping = field(default_factory=Stopping)
+    heard_signals: int = 0  # bit N for signal N
+
+    def signal(self, number: int) -> None:
+        """Unless its leader has ended: then the pid may be another's by now."""
+        if not self.ended and not has_ended(self.pid):
+            self.heard_signals |= 1 << number
+            self.stopping.sent(deliver(self.pid, number))
 
     def due_s(self) -> list[float]:
         """When it is to be looked at again, on the monotonic clock."""
         return [at_s for at_s in (self.kill_at_s, self.stopping.look_at_s) if at_s is not None]
+
+
+def has_ended(child: int) -> bool:
+    """It is not reaped by that."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -39,6 +39,7 @@ from lbd.keeper.preforked import nursery_program
 from lbd.keeper.protocol import (
     END_TREE,
     EXITED,
+    HEARD,
     HELLO,
     HOLD,
     HOLDERS,
@@ -70,7 +71,7 @@ from lbd.keeper.spawn_order import JOB
 from lbd.keeper.stdin_watch import is_read, unpack_wanted
 from lbd.keeper.watchdogs import Watchdogs
 from lbd.launch.rlimits import raise_descriptor_limit
-from lbd.launch.signals import deliver, signal_group
+from lbd.launch.signals import signal_group
 from lbd.local import frames
 from lbd.local.descriptors import close_connection
 from lbd.local.unwanted_descriptors import close_apart
@@ -269,8 +270,7 @@ class Keeper:
         elif job is None:
             return
         elif tag == SIGNAL:
-            if not job.ended:  # else its number may be another's by now
-                job.stopping.sent(deliver(job.pid, int(given[NUMBER])))
+            job.signal(int(given[NUMBER]))
         elif tag == END_TREE:
             job.kill_at_s = time.monotonic()
         elif tag == LIMIT:
@@ -338,6 +338,7 @@ class Keeper:
                 (RSS_KIB, usage.ru_maxrss),
                 (OUT_OF_MEMORY, int(out_of_memory)),
                 (OVER, over or (KEEPER if self.quitting else "")),
+                (HEARD, job.heard_signals),
             )
             self._containment.forget(job.group, beside=job.beside)
             if not self.jobs:

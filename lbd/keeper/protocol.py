@@ -28,7 +28,8 @@ FAILED = b"F"  # JOB, PHASE, NUMBER (errno): nothing ran
 STOPPED = b"Z"  # JOB, NUMBER 1 stopped, 0 continued
 LEFT = b"l"  # to LEAVE
 GIVEN = b"G"  # as HOLD
-EXITED = b"X"  # JOB, NUMBER (wait status), USER_US, SYSTEM_US, RSS_KIB, OUT_OF_MEMORY, OVER
+EXITED = b"X"  # JOB, NUMBER (wait status), USER_US, SYSTEM_US, RSS_KIB, OUT_OF_MEMORY, OVER,
+# HEARD
 
 PID, UID, GROUP = b"p", b"u", b"g"
 PLACES = b"l"
@@ -38,3 +39,4 @@ PHASE, WANTED, NUMBER, ANSWER = b"s", b"w", b"n", b"a"
 USER_US, SYSTEM_US = b"U", b"Y"
 RSS_KIB = b"R"
 OUT_OF_MEMORY = b"o"
+HEARD = b"H"  # the signals that its leader was there to hear: bit N for signal N

@@ -54,6 +54,7 @@ class ProcessExit:
     max_rss_bytes: int
     out_of_memory: bool
     over: str = ""  # the limit that ended it
+    heard_signals: int | None = None  # bit N for signal N; None: an older keeper does not say
 
     @property
     def signal(self) -> int:
@@ -394,6 +395,7 @@ def read_exit(given: dict[bytes, bytes]) -> ProcessExit:
         int(given[keeper.RSS_KIB]) * 1024,
         given[keeper.OUT_OF_MEMORY] == b"1",
         given[time_limits.OVER].decode(),
+        int(given[keeper.HEARD]) if keeper.HEARD in given else None,
     )
 
 

@@ -99,5 +99,6 @@ enum {
     CAUSE = 'c',
     ENDED_CPU = 't',
     VARIABLES = 'v',
+    HEARD = 'H',
     ATTEMPT = 'A',
 };

@@ -114,4 +114,5 @@ SIGNAL_NUMBER = b"g"
 CAUSE = b"c"
 ENDED_CPU = b"t"  # DONE: as CPU
 VARIABLES = b"v"  # HERE: what it has got of its needs; a line for each, NAME=VALUE
+HEARD = b"H"  # DONE: the signals that the command was there to hear, bit N for signal N
 ATTEMPT = b"A"  # DONE, of a queued job: the number of its last

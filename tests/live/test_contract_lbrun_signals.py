@@ -53,6 +53,21 @@ def reporting(lab, where, *names):
 FORWARDED = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH"]
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGQUIT"])
+def test_a_typed_signal_is_not_lost_where_the_end_of_the_input_is_faster(lab, name):
+    """The ^C of a pipeline: what wrote to it has died of that, and so ended its input."""
+    with job_of(lab, AWAY, "cat") as job:
+        job.stdin.write("ready\n")
+        job.stdin.flush()
+        assert job.stdout.readline() == "ready\n"
+        job.send_signal(signal.SIGSTOP)  # it is slow
+        job.send_signal(getattr(signal, name))
+        job.stdin.close()
+        assert job.stdout.read() == ""
+        job.send_signal(signal.SIGCONT)
+        assert job.wait() == -getattr(signal, name)
+
+
 @also_timed
 @pytest.mark.parametrize("name", FORWARDED)
 def test_a_trapped_signal_reaches_the_command_once(lab, where, name):

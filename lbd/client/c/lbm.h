@@ -26,6 +26,7 @@ static int closed_fds, lbm = -1, signals = -1, ended_by, first_ms = SILENT_MS, l
 static bool spoken, placed, stop_asked;
 static sigset_t unheard; /* by no command, since none has begun elsewhere */
 static clock_t interrupted = -FORCE_TICKS;
+static unsigned long long typed_signals; /* INT and QUIT that came: bit N for N */
 static unsigned long long ignored; /* signals, bit N - 1 for N: a command inherits them */
 static const char *restarting = ""; /* is there while one LBM makes way for the next */
 static char *body; /* of the frame that came last, and a NUL */
@@ -81,6 +82,7 @@ static void pass_signals_on(void) {
         send_frame(SIGNAL, &(char){(char)number}, 1);
         if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM)
             ended_by = number;
+        if (number == SIGINT || number == SIGQUIT) typed_signals |= 1ull << number;
         if (!placed && (number == SIGUSR1 || number == SIGUSR2)) sigaddset(&unheard, number);
     }
 }

@@ -116,7 +116,13 @@ static char *working_directory(void) {
 
 /* As the frame DONE, which came last, says. */
 static _Noreturn void end_as_told(void) {
+    char *heard = field(HEARD);
     if (*field(REASON)) say("%s", field(REASON));
+    pass_signals_on(); /* what has come too late for it, but before we knew */
+    if (*heard && !atoi(field(SIGNAL_NUMBER))) typed_signals &= ~strtoull(heard, NULL, 10);
+    else typed_signals = 0;
+    for (int one = SIGINT; one <= SIGQUIT; one++)
+        if (typed_signals >> one & 1) end_like(128 + one, one);
     end_like(*field(STATUS) ? atoi(field(STATUS)) : FAILED, atoi(field(SIGNAL_NUMBER)));
 }
 

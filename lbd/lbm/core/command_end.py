@@ -19,6 +19,7 @@ class CommandEnd:
     signal: int = 0  # its number
     cpu_s: float = 0.0
     attempt: int = 1  # of a job of the queue
+    heard_signals: int | None = None  # by the command, bit N for signal N; None: nobody knows
 
 
 def status_of_refusal(phase: str, errno: int) -> int:

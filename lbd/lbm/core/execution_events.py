@@ -81,6 +81,7 @@ class Exit:
     max_rss_bytes: int = 0
     out_of_memory: bool = False
     limit: Limit = Limit.NONE
+    heard_signals: int | None = None  # while it ran, bit N for signal N; None: nobody knows
 
 
 @quick_value

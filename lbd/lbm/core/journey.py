@@ -466,7 +466,10 @@ class Journey:
             return self._fail(f"{trouble}; the command itself exited with {ended.status}")
         limits = demands.timeout_s, demands.memory_bytes
         reason = why_ended(ended.cause, ended.reason, host, *limits)
-        end = CommandEnd(ended.status, ended.cause, host, reason, ended.signal, ended.cpu_s)
+        end = CommandEnd(
+            ended.status, ended.cause, host, reason, ended.signal, ended.cpu_s,
+            heard_signals=ended.heard_signals,
+        )  # fmt: skip
         learn = e.Learn(ended.cpu_s, ended.cause, ended.peak_bytes)
         state = JobState.DONE if ended.status == 0 else JobState.FAILED
         record = e.RecordEnd(state, ended.status, ended.cpu_s, reason)

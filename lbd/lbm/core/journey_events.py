@@ -161,6 +161,7 @@ class Ended:
     trouble: str = ""  # why not all of its input or output was moved
     untouched: bool = False  # it has neither read nor written, by what we have seen ourselves
     peak_bytes: int = 0  # of memory
+    heard_signals: int | None = None  # while it ran, bit N for signal N; None: nobody knows
 
 
 @quick_value

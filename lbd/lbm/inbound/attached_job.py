@@ -311,6 +311,7 @@ def ended_of(outcome: e.Outcome, how: e.Exit, why: str, taken_bytes: int | None)
         max_rss_bytes=how.max_rss_bytes,
         wall_s=outcome.wall_s,
         input_taken_bytes=taken_bytes,
+        heard_signals=how.heard_signals,
     ).SerializeToString()
 
 

@@ -321,6 +321,7 @@ def exit_of(ended: ProcessExit) -> e.Exit:
         ended.max_rss_bytes,
         ended.out_of_memory,
         LIMITS.get(ended.over, e.Limit.NONE),
+        ended.heard_signals,
     )
 
 

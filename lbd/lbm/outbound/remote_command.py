@@ -115,7 +115,8 @@ class RemoteCommand:
             ended = await run.follow(self)
         cpu_s = ended.user_cpu_s + ended.system_cpu_s
         how = ended.exit_status, ended.cause, ended.reason, ended.signal, cpu_s
-        return e.Ended(*how, run.trouble(), run.is_untouched, ended.max_rss_bytes)
+        heard = ended.heard_signals if ended.HasField("heard_signals") else None
+        return e.Ended(*how, run.trouble(), run.is_untouched, ended.max_rss_bytes, heard)
 
     async def fetch(self, status: int) -> e.Event:
         return e.Fetched(await self.staging.fetch(status) if self.staging is not None else "")

@@ -51,7 +51,7 @@ class StdFds:
 
 def pack_end(end: CommandEnd) -> bytes:
     """The body of DONE."""
-    pairs = (
+    pairs = [
         (tags.STATUS, str(end.status)),
         (tags.CAUSE, end.cause),
         (tags.HOST, end.host),
@@ -59,7 +59,9 @@ def pack_end(end: CommandEnd) -> bytes:
         (tags.SIGNAL_NUMBER, str(end.signal)),
         (tags.ENDED_CPU, f"{end.cpu_s:.6f}"),
         (tags.ATTEMPT, str(end.attempt)),
-    )
+    ]
+    if end.heard_signals is not None:
+        pairs.append((tags.HEARD, str(end.heard_signals)))
     return frames.pack_fields([(key, text.encode()) for key, text in pairs])
 
 

@@ -171,7 +171,7 @@ class Started(_message.Message):
     def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., note: _Optional[str] = ..., index: _Optional[float] = ...) -> None: ...
 
 class Ended(_message.Message):
-    __slots__ = ("exit_status", "signal", "cause", "user_cpu_s", "system_cpu_s", "max_rss_bytes", "wall_s", "input_taken_bytes", "reason")
+    __slots__ = ("exit_status", "signal", "cause", "user_cpu_s", "system_cpu_s", "max_rss_bytes", "wall_s", "input_taken_bytes", "reason", "heard_signals")
     EXIT_STATUS_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
@@ -181,6 +181,7 @@ class Ended(_message.Message):
     WALL_S_FIELD_NUMBER: _ClassVar[int]
     INPUT_TAKEN_BYTES_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    HEARD_SIGNALS_FIELD_NUMBER: _ClassVar[int]
     exit_status: int
     signal: int
     cause: str
@@ -190,7 +191,8 @@ class Ended(_message.Message):
     wall_s: float
     input_taken_bytes: int
     reason: str
-    def __init__(self, exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., user_cpu_s: _Optional[float] = ..., system_cpu_s: _Optional[float] = ..., max_rss_bytes: _Optional[int] = ..., wall_s: _Optional[float] = ..., input_taken_bytes: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    heard_signals: int
+    def __init__(self, exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., user_cpu_s: _Optional[float] = ..., system_cpu_s: _Optional[float] = ..., max_rss_bytes: _Optional[int] = ..., wall_s: _Optional[float] = ..., input_taken_bytes: _Optional[int] = ..., reason: _Optional[str] = ..., heard_signals: _Optional[int] = ...) -> None: ...
 
 class JobRecord(_message.Message):
     __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "submitted", "started", "finished", "cpu_s", "exit_status", "reason", "pid", "directory", "number")
