@@ -44,12 +44,13 @@ class MarkLook:
                 with suppress(BlockingIOError):
                     if said := os.read(self._pipe, READ_BYTES):
                         self._heard(said)
-                        continue
-                    self._since_s = float("-inf")  # it was killed
+                    else:  # it was killed
+                        self._give_up(all_of_them=False)
+                    continue
             now_s = time.monotonic()
             if now_s < min(self._until_s, self._since_s + PATIENCE_S):
                 return None
-            if now_s < self._until_s and self._waits_for_processor():
+            if now_s < self._until_s and self._gets_on():
                 self._since_s = now_s
                 return None
             self._give_up(all_of_them=now_s >= self._until_s)
@@ -61,10 +62,11 @@ class MarkLook:
         self._found |= {pid: one == YES[0] for pid, one in zip(read, said, strict=True)}
         self._since_s = time.monotonic()
 
-    def _waits_for_processor(self) -> bool:
-        """And for nobody's memory: others keep the processors busy."""
+    def _gets_on(self) -> bool:
+        """It waits for nobody's memory: others keep the processors busy, or it has answered and
+        ended since we read."""
         task = process_table.task_of(self._child) if self._child else None
-        return task is not None and task.state == b"R"
+        return task is not None and (task.state == b"R" or task.has_ended)
 
     def _give_up(self, *, all_of_them: bool) -> None:
         """On the next one, and on all of the same user's: else they could be very many."""

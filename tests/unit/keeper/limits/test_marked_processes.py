@@ -71,6 +71,22 @@ def test_who_is_read_late_for_want_of_a_processor_can_be_read(monkeypatch):
     }  # fmt: skip
 
 
+def test_who_answers_just_after_the_last_look_at_the_pipe_is_heard(monkeypatch):
+    look = MarkLook([MINE], is_marked, UIDS.get)
+    look._begin()
+    monkeypatch.setattr(marked_processes, "PATIENCE_S", 0.0)
+    read, early = os.read, iter([BlockingIOError])
+
+    def too_early(descriptor, size):
+        for trouble in early:
+            raise trouble
+        return read(descriptor, size)
+
+    os.waitid(os.P_PID, look._child, os.WEXITED | os.WNOWAIT)
+    monkeypatch.setattr(os, "read", too_early)
+    assert answers_of(look) == {MINE: True}
+
+
 def test_one_that_was_killed_as_it_read_has_read_nothing_of_that_one():
     look = MarkLook([HUNG, MINE], is_marked, UIDS.get)
     assert look.answers() is None
