@@ -1,11 +1,17 @@
 """For every test: marks by directory, which files come first, and signals as a terminal would."""
 
+import os
 import signal
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from lbd.net import grpc_environment
+
+# As in our programs: before anything imports gRPC, whose own lines would be among what is tested.
+grpc_environment.settle(os.environ)
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("lbd", deadline=None)

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from itertools import count
 
 import grpc
 import pytest
@@ -38,8 +39,11 @@ def in_force(lab, host):
     return lab.lbctl_json(host, "param", "min_gain")["value"]
 
 
+NEWER = count(int(time.time()) + 1000)
+
+
 def signed_by_h2(lab, h2, author):
-    later = int(time.time()) + 1000
+    later = next(NEWER)  # even if the last was made in the same second, and has got around
     settings = m.Settings(
         later, author or "h1", params={"lim.min_gain": 3.0}, saved={"lim.min_gain": "3.0"}
     )
