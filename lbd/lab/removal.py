@@ -55,7 +55,8 @@ def take_down(root: Path, record: Record | None) -> bool:
 def remove_files(root: Path, record: Record | None) -> None:
     """What the lab made below its directory, and the directory itself if it made that too."""
     names = record.plan.hosts if record else [path.parent.name for path in left_over(root)]
-    if not names and not record_file(root).exists():
+    is_first_moment = is_only_locked(root)
+    if not (names or record_file(root).exists() or is_first_moment):
         return  # no lab of ours: touch nothing
     for name in names:
         shutil.rmtree(root / name, ignore_errors=True)
@@ -64,9 +65,20 @@ def remove_files(root: Path, record: Record | None) -> None:
     for path in (*unfinished, *(root / name for name in names)):
         with contextlib.suppress(OSError):
             path.unlink()
-    if record is not None and record.made_root:
+    if is_first_moment or (record is not None and record.made_root):
         with contextlib.suppress(OSError):
             root.rmdir()
+
+
+def is_only_locked(root: Path) -> bool:
+    """Whether `up` was killed there before it had a record, so that there is nothing of anybody's.
+    It has made the directory as a rule; else an empty one is all that its user loses."""
+    try:
+        names = {path.name for path in root.iterdir()}
+    except OSError:
+        return False
+    unfinished = {name for name in names if name.startswith("lab.json.")}
+    return names - unfinished == {"lock"}
 
 
 def left_over(root: Path) -> list[Path]:

@@ -146,6 +146,25 @@ def test_down_cleans_up_after_a_lab_killed_half_way(request, short_dir, isolate,
     assert not root.exists()
 
 
+def test_down_cleans_up_after_a_lab_killed_before_it_had_a_record(short_dir):
+    root = short_dir / "lab"
+    root.mkdir()
+    (root / "lock").touch()
+    (root / "lab.json.0123456789abcdef.new").write_text("{")
+    run_lab("down", "--dir", root)
+    assert not root.exists()
+
+
+def test_down_touches_no_directory_of_somebody_else(short_dir):
+    root = short_dir / "mine"
+    root.mkdir()
+    run_lab("down", "--dir", root)
+    (root / "lock").touch()
+    (root / "work").write_text("dear")
+    run_lab("down", "--dir", root)
+    assert sorted(path.name for path in root.iterdir()) == ["lock", "work"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_up_cleans_up_after_itself(short_dir, number):
     root = short_dir / "lab"

@@ -39,11 +39,12 @@ def in_force(lab, host):
     return lab.lbctl_json(host, "param", "min_gain")["value"]
 
 
-NEWER = count(int(time.time()) + 1000)
+NUMBER = count(1)
 
 
 def signed_by_h2(lab, h2, author):
-    later = next(NEWER)  # even if the last was made in the same second, and has got around
+    # Newer also than the last forged one, if that was made in the same second and has got around.
+    later = int(time.time()) + 1000 + next(NUMBER)
     settings = m.Settings(
         later, author or "h1", params={"lim.min_gain": 3.0}, saved={"lim.min_gain": "3.0"}
     )
