@@ -53,22 +53,32 @@ def parsed_answer(kind: type[Parsed], data: bytes) -> Parsed:
 
 
 def kind_of(descriptor: Descriptor) -> Kind:
-    if (known := KINDS.get(descriptor.full_name)) is not None:
+    known = KINDS.get(descriptor.full_name)
+    if known is None:
+        made: dict[str, Kind] = {}
+        known = _kind_of(descriptor, made)
+        KINDS.update(made)  # complete by now: threads read here, too
+    return known
+
+
+def _kind_of(descriptor: Descriptor, made: dict[str, Kind]) -> Kind:
+    """`made`: those that are being made, too, as a kind may hold itself."""
+    name = descriptor.full_name
+    if (known := KINDS.get(name, made.get(name))) is not None:
         return known
-    made: Kind = {}
-    KINDS[descriptor.full_name] = made  # first: a kind may hold itself
+    kind = made[name] = dict[int, "Kind | int | None"]()
     for field in descriptor.fields:
         if field.message_type is not None:
-            inner = kind_of(field.message_type)
+            inner = _kind_of(field.message_type, made)
             if inner or field.is_repeated:
-                made[field.number] = inner
+                kind[field.number] = inner
         elif field.is_repeated:
-            made[field.number] = (
+            kind[field.number] = (
                 None
                 if field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
                 else SIZES.get(field.type, 0)
             )
-    return made
+    return kind
 
 
 def check(data: bytes, kind: Kind, fields_max: int, messages_max: int) -> None:

@@ -3,11 +3,13 @@
 import re
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from google.protobuf.message import DecodeError
 
 import lbd
+from lbd.net import parsing
 from lbd.net.gen import dispatch_pb2, lbm_pb2, lim_pb2
 from lbd.net.parsing import (
     FIELDS_MAX,
@@ -51,6 +53,24 @@ def field(number, body, wire=2):
 def test_millions_of_empty_fields_are_not_read(kind, one):
     with pytest.raises(DecodeError, match="more than"):
         parsed(kind, one * (MANY // len(one)))
+
+
+def test_a_kind_is_known_once_it_is_complete(monkeypatch):
+    """A thread that read another message of the kind meanwhile took it for one without lists."""
+    known, seen = {}, []
+    monkeypatch.setattr(parsing, "KINDS", known)
+
+    def looked_at(descriptor):
+        for field in descriptor.fields:
+            seen.append(dict(known))
+            yield field
+
+    real = lbm_pb2.StatsReply.DESCRIPTOR
+    kind = kind_of(SimpleNamespace(full_name="outer", fields=looked_at(real)))
+    assert seen
+    assert all("outer" not in one for one in seen)
+    assert known["outer"] is kind
+    assert kind == kind_of(real)
 
 
 def test_nor_are_those_inside_of_one():
