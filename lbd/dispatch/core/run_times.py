@@ -1,8 +1,8 @@
 """How long jobs took that have ended, by their like: for backfill, gangs and forecasts. Pure.
 
 First the very same command line of that user counts, else the jobs of the same label and kind of
-command (`command_of`); on as many slots in either case. The last runs of each are kept, and those
-that nobody has run for longest are forgotten.
+command (`command_of`); on as many slots in either case. The last runs of each are kept; of too many
+those are forgotten that their user has not run for longest.
 """
 
 from array import array
@@ -17,26 +17,42 @@ Key = tuple[str | int, ...]
 
 
 class Times:
-    """The last times of each key. A deque takes as much as six of these arrays."""
+    """The last times of each key, which begins with a user. A deque takes as much as six of these
+    arrays.
+
+    Of too many keys those of who has most are forgotten: a user's thousands push out no other's.
+    """
 
     def __init__(self, most: int = KINDS_KNOWN) -> None:
-        self._most = most
-        self._known: OrderedDict[Key, array[float]] = OrderedDict()
+        self._most, self._count = most, 0
+        # Users, and the keys of each: who has not run any for longest is first.
+        self._of_users: OrderedDict[str | int, OrderedDict[Key, array[float]]] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._known)
+        return self._count
 
     def add(self, key: Key, time_s: float, kept: int = RUNS_KEPT) -> None:
-        times_s = self._known.setdefault(key, array("d"))
+        own = self._of_users.setdefault(key[0], OrderedDict())
+        self._count += key not in own
+        times_s = own.setdefault(key, array("d"))
         times_s.append(time_s)
         del times_s[:-kept]
-        self._known.move_to_end(key)
-        while len(self._known) > self._most:
-            self._known.popitem(last=False)
+        own.move_to_end(key)
+        self._of_users.move_to_end(key[0])
+        while self._count > self._most:
+            self._forget_one()
+
+    def _forget_one(self) -> None:
+        user = max(self._of_users, key=lambda one: len(self._of_users[one]))
+        self._of_users[user].popitem(last=False)
+        self._count -= 1
+        if not self._of_users[user]:
+            del self._of_users[user]
 
     def of(self, key: Key) -> Sequence[float]:
         """The oldest first."""
-        return self._known.get(key, ())
+        own = self._of_users.get(key[0])
+        return own.get(key, ()) if own is not None else ()
 
 
 class RunTimes:

@@ -44,6 +44,27 @@ def test_the_last_runs_are_kept_and_who_has_not_run_for_longest_is_forgotten():
     assert [bool(times.of(job(name=name))) for name in "abcd"] == [True, False, True, True]
 
 
+def test_the_thousands_of_one_user_push_out_no_other_users():
+    times = RunTimes(most=10)
+    for user in ("bob", "eve"):
+        times.ended(job(name="daily")._replace(user=user), 5.0)
+    for n in range(100):
+        times.ended(job(name=f"{n}"), 1.0)
+    for user in ("bob", "eve"):
+        assert list(times.of(job(name="daily")._replace(user=user))) == [5.0]
+    assert list(times.of(job(name="99"))) == [1.0]
+
+
+def test_of_users_who_have_as_many_the_first_to_go_are_those_of_longest_ago():
+    times = RunTimes(most=2)
+    for user in ("ann", "bob", "ann", "eve"):
+        times.ended(job(name="daily")._replace(user=user), 5.0)
+    found = [
+        bool(times.of(job(name="daily")._replace(user=user))) for user in ("ann", "bob", "eve")
+    ]
+    assert found == [True, False, True]
+
+
 def test_what_ran_before_a_new_dispatcher_is_as_old_as_it_is():
     table = Table()
     table.host("h1")
