@@ -82,7 +82,7 @@ def users_of(command_line: bytes) -> UsersConfig | None:
         return None
     try:
         return users_in(words[-3])
-    except ValueError:
+    except (ValueError, IndexError):  # its number is another process's by now, perhaps
         return None
 
 

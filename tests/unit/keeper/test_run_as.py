@@ -148,3 +148,4 @@ def test_the_users_of_a_keeper_are_read_from_its_command_line():
     assert users_of(line) == users
     assert users_of(b"python\0-c\0sleep\0") is None
     assert users_of(b"python\0lbd.keeper.loop\0of\0another release\0") is None
+    assert users_of(b"lbd.keeper.loop\0") is None
