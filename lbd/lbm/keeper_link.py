@@ -92,6 +92,7 @@ class Spawned:
                 future.exception()  # seen: nobody need be waiting for it
 
 
+UNWANTED: set[asyncio.Task[None]] = set()  # the loop itself keeps only weak references
 ABOUT = (keeper.KIND, keeper.LIMITS, keeper.VERSION)
 
 
@@ -280,14 +281,15 @@ class KeeperLink:
         return spawned
 
     async def ask(self, order: Order, patience_s: float) -> str:
-        """What a child answers that runs nothing. Raises TimeoutError, NotStarted, Unavailable."""
+        """What a child answers that runs nothing. If its waiter goes before that, it is ended.
+        Raises TimeoutError, NotStarted, Unavailable."""
         spawned = await self.spawn(order, [], lambda _: None)
         try:
             async with asyncio.timeout(patience_s):
                 return await spawned.answered
-        except TimeoutError:
-            await self.send(keeper.END_TREE, JobId(order.job))
-            raise
+        finally:
+            if spawned.answered.cancelled():
+                end_soon(self, JobId(order.job))
 
     async def _send_rest(
         self, sock: socket.socket, rest: memoryview, job: JobId, spawned: Spawned
@@ -307,9 +309,8 @@ class KeeperLink:
             await asyncio.shield(sending)
         except asyncio.CancelledError:
             spawned.begun.cancel()
-            self._unwanted = asyncio.gather(
-                sending, self.send(keeper.END_TREE, job), return_exceptions=True
-            )
+            sending.add_done_callback(lambda sent: sent.exception())  # seen: nobody waits for it
+            end_soon(self, job)
             raise
 
     async def send_totals(self, limits: LimitsConfig) -> None:
@@ -418,6 +419,13 @@ async def _send_descriptors(sock: socket.socket, data: memoryview, descriptors: 
 def _settle(future: "asyncio.Future[Value]", value: Value) -> None:
     if not future.done():
         future.set_result(value)
+
+
+def end_soon(link: KeeperLink, job: JobId) -> None:
+    """Of a job whose waiter is gone: somebody else has to see that it is said."""
+    task = asyncio.create_task(link.send(keeper.END_TREE, job))
+    UNWANTED.add(task)
+    task.add_done_callback(UNWANTED.discard)
 
 
 async def end_holders(link: KeeperLink, uid: int, paths: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ async def dry_start(
     link: KeeperLink, request: lbm_pb2.RunRequest, order: Order, patience_s: float
 ) -> NotStarted | None:
     """Why it would not begin, None if it would. `order`: for `request`, and for this alone."""
-    order.check, order.closed_fds = True, NO_DESCRIPTORS
+    order.check, order.worker, order.closed_fds = True, False, NO_DESCRIPTORS
     order.job = f"check.{order.job}"
     try:
         await link.ask(order, patience_s)

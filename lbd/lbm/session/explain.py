@@ -23,14 +23,17 @@ from lbd.lbm.session.peer_process import AnyProcess
 from lbd.lbm.session.request import ClientRequest
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal
+from lbd.local.turns import Turns
 from lbd.net.gen import lbm_pb2
 from lbd.policy.invocation import key_of, name_of
 from lbd.policy.needs import counted_peak
 from lbd.text.one_line import one_line
 
 ANSWER_S = 2.0
-CHECKS = 4  # at once, for other hosts
-ASKED = 16  # hosts at once
+# At once; who looks into a directory that hangs has turns for as long as that takes, so each user
+# has one of their own besides.
+CHECKS = 4  # for other hosts
+ASKED = 16  # hosts
 
 
 def argv_of(question: Json) -> list[bytes]:
@@ -44,8 +47,8 @@ class Checks:
     def __init__(self, host: InboundContext, home: OutboundContext) -> None:
         self._host = host
         self._home = home
-        self._turns = asyncio.Semaphore(CHECKS)
-        self._asking = asyncio.Semaphore(ASKED)
+        self._turns = Turns(CHECKS, CHECKS)  # by user here
+        self._asking = Turns(ASKED, ASKED)
         self._numbers = itertools.count(1)
 
     async def for_peer(self, data: bytes, caller: str) -> lbm_pb2.CheckReply:
@@ -68,7 +71,7 @@ class Checks:
             return lbm_pb2.CheckReply(reason=admitted.reason, phase="admission")
         request.job_id = str(next(self._numbers))
         order = make_order(request, admitted.run_as, self._host.rules.config)
-        async with self._turns:
+        async with self._turns.turn(order.user):
             found = await dry_start(self._host.link, request, order, ANSWER_S)
         if found is not None:
             return lbm_pb2.CheckReply(reason=found.reason, phase=found.phase)
@@ -165,7 +168,7 @@ class Checks:
         """Why it could not begin there; "" also of a host that does not answer."""
         ask = self._home.cluster.ask
         try:
-            async with self._asking:
+            async with self._asking.turn(request.uid):
                 reply = await ask(host, "Check", request, lbm_pb2.CheckReply, 2 * ANSWER_S)
         except Unavailable:
             return ""

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from lbd.config.schema import StageConfig
 from lbd.errors import LbdError
-from lbd.keeper import protocol as keeper
 from lbd.keeper.spawn_order import Order
-from lbd.lbm.keeper_link import KeeperLink, ProcessExit, Spawned
+from lbd.lbm.keeper_link import KeeperLink, ProcessExit, Spawned, end_soon
 from lbd.model import JobId
 from lbd.text.one_line import one_line
 
 COMPLAINT_BYTES = 4096
-LEFT: "set[asyncio.Task[None]]" = set()  # the loop itself keeps only weak references
 
 
 def step_words(
@@ -60,6 +58,4 @@ async def run_worker(
         return await asyncio.shield(spawned.exited)
     finally:
         if spawned is not None and not spawned.exited.done():
-            task = asyncio.create_task(link.send(keeper.END_TREE, JobId(order.job)))
-            LEFT.add(task)
-            task.add_done_callback(LEFT.discard)
+            end_soon(link, JobId(order.job))

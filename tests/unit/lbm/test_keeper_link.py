@@ -11,9 +11,10 @@ from lbd.config.schema import Config
 from lbd.keeper import protocol as keeper
 from lbd.keeper.fd_store import frame_of
 from lbd.keeper.pending_orders import Beginnings
-from lbd.keeper.spawn_order import Order
+from lbd.keeper.spawn_order import JOB, Order
 from lbd.keeper.user_lookups import Waiting
 from lbd.lbm.keeper_link import KeeperLink, SpawnFailed
+from lbd.local import frames
 
 
 def hello(pid, *more):
@@ -89,3 +90,34 @@ async def test_an_order_that_the_keeper_cannot_read_is_not_sent(tmp_path):
             await link.spawn(Order(job="2.1", argv=[b"true"]), [], lambda _: None)
             connection.setblocking(False)
             assert len(await loop.sock_recv(connection, 1 << 20)) < 1000
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_who_asks_and_goes_leaves_no_child_behind(tmp_path, late):
+    """One that looks into a directory that hangs stayed for ever, for each lbrun that was killed
+    in there, and each host that dropped its question."""
+    path, link = tmp_path / "keeper.sock", KeeperLink(lambda: None)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.setblocking(False)
+        loop = asyncio.get_running_loop()
+        connecting = asyncio.create_task(link.connect(path, Config()))
+        connection, _ = await loop.sock_accept(listener)
+        connection.send(hello(7))
+        with connection, contextlib.closing(link):
+            await asyncio.wait_for(connecting, 5)
+            connection.setblocking(False)
+            order = Order(job="as-user.1", argv=[b"/hangs"], look=True)
+            asking = asyncio.create_task(link.ask(order, 0.01 if late else 60.0))
+            split, heard = frames.Splitter(1 << 20), []
+            heard += split.feed(await loop.sock_recv(connection, 1 << 16))
+            if not late:
+                asking.cancel()
+            with pytest.raises(TimeoutError if late else asyncio.CancelledError):
+                await asking
+            while len(heard) < 2:
+                data = await asyncio.wait_for(loop.sock_recv(connection, 1 << 16), 5)
+                heard += split.feed(data)
+    assert [tag for tag, _ in heard] == [keeper.SPAWN, keeper.END_TREE]
+    assert dict(frames.fields(heard[1][1]))[JOB] == b"as-user.1"

@@ -7,13 +7,14 @@ import pytest
 
 from lbd.config.schema import Config
 from lbd.errors import Unavailable
-from lbd.keeper.run_as import Admit
+from lbd.keeper.run_as import Admit, LocalUser
 from lbd.lbm.session.explain import CHECKS, Checks
 from lbd.local.budget import Budget
 from lbd.net.gen import lbm_pb2
 
 LONG = 1 << 20
 BUDGET = 8 * LONG
+ANN, BOB = 1001, 1002
 
 
 class Keeper:
@@ -21,15 +22,18 @@ class Keeper:
 
     def __init__(self):
         self.asked, self.answers = 0, asyncio.Event()
+        self.hangs_for = (ANN,)
 
     async def ask(self, order, timeout_s):
         self.asked += 1
-        await self.answers.wait()
+        self.order = order
+        if order.user[0] in self.hangs_for:
+            await self.answers.wait()
 
 
 def host():
     async def admit(user, uid, origin):
-        return Admit(None)
+        return Admit(LocalUser(user, uid, uid, (uid,)))
 
     config, requests = Config(), Budget(BUDGET, 2 * BUDGET)
     return SimpleNamespace(
@@ -38,10 +42,11 @@ def host():
     )  # fmt: skip
 
 
-def question(origin):
+def question(origin, uid=ANN, size=LONG, **more):
     request = lbm_pb2.RunRequest(
-        job_id="0", origin=origin, user="ann", uid=1001, argv=[b"x" * LONG], directory=b"/"
-    )
+        job_id="0", origin=origin, user=f"user{uid}", uid=uid, argv=[b"x" * size], directory=b"/",
+        **more,
+    )  # fmt: skip
     return request.SerializeToString()
 
 
@@ -60,3 +65,24 @@ async def test_long_ones_that_wait_are_within_the_budget_of_their_host():
         replies = await asyncio.gather(*waiting, other)
     assert all(reply.able for reply in replies)
     assert here.requests.held == 0
+
+
+async def test_who_looks_into_a_directory_that_hangs_keeps_nobody_else_waiting():
+    here = host()
+    checks = Checks(here, None)
+    hanging = [asyncio.create_task(checks.for_peer(question("h2", ANN, 1), "h2")) for _ in range(9)]
+    async with asyncio.timeout(20):
+        while here.link.asked < CHECKS:  # noqa: ASYNC110  # it is told of nothing
+            await asyncio.sleep(0)
+        assert (await checks.for_peer(question("h2", BOB, 1), "h2")).able
+        here.link.answers.set()
+        await asyncio.gather(*hanging)
+
+
+async def test_a_question_runs_nothing_of_ours_either():
+    """A step of a workdir is no program, but a child of the keeper packs or unpacks files."""
+    here = host()
+    step = lbm_pb2.WorkdirStep(step="pack", fetch=[b"x"])
+    await Checks(here, None).for_peer(question("h2", BOB, 1, workdir=step), "h2")
+    assert here.link.order.check
+    assert not here.link.order.worker
