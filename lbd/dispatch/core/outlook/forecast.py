@@ -311,7 +311,7 @@ class Forecast:
 
 def spread_of(line: Line, beyond: float = 1.0) -> Spread:
     """Of the last in it, and of one that waits so many times as long."""
-    low_s, median_s, high_s = line.spreads(draws_for(line.jobs, EXACT_DRAWS, EXACT_STEPS))[-1]
+    low_s, median_s, high_s = line.spreads(draws_for(line.steps, EXACT_DRAWS, EXACT_STEPS))[-1]
     return low_s * beyond, median_s * beyond, high_s * beyond
 
 

@@ -15,7 +15,7 @@ to be alike, so they are drawn as one.
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import chain
@@ -25,6 +25,7 @@ from typing import NamedTuple
 from lbd.model import HostId
 from lbd.theory.queue_time import UniformLog
 
+LOOKS = 100  # at hosts in a play take as long as a step
 STRATIFIED = 100  # samples, of which each has its share of short and of long run times
 LOW, HIGH = 0.05, 0.95
 DRAWS_MIN = 5
@@ -85,6 +86,11 @@ class Queued(NamedTuple):
     not_before_s: float = 0.0
     takes: bool = True  # or is only asked about
 
+    @property
+    def steps(self) -> float:
+        """Of one draw: the hosts where it may not go are looked at in vain."""
+        return 1 + len(self.barred) / LOOKS
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -97,6 +103,11 @@ class Line:
     @property
     def jobs(self) -> int:
         return len(self.runs) + len(self.waits)
+
+    @property
+    def steps(self) -> float:
+        """Of one draw."""
+        return len(self.runs) + sum(one.steps for one in self.waits)
 
     def begins_s(self, draws: int) -> list[list[float]]:
         """When each in line begins, from now, in each of so many plays."""
@@ -121,9 +132,9 @@ class Line:
         return found
 
 
-def draws_for(jobs: int, draws: int, steps: int) -> int:
-    """Odd, so that there is a median."""
-    return max(DRAWS_MIN, min(draws, steps // max(1, jobs))) | 1
+def draws_for(steps: float, draws: int, steps_max: int) -> int:
+    """`steps`: of one. Odd, so that there is a median."""
+    return max(DRAWS_MIN, min(draws, int(steps_max / max(1.0, steps)))) | 1
 
 
 def spread(rising: Sequence[float]) -> Spread:
@@ -135,11 +146,12 @@ class Play:
     """The line once, with one draw of the run times."""
 
     def __init__(self, line: Line, shares: Mapping[Hashable, Sequence[float]], draw: int) -> None:
-        self.line, self.shares, self.draw, self.now_s = line, shares, draw, 0.0
+        self.line, self.now_s = line, 0.0
+        self.shares = {sample: drawn[draw] for sample, drawn in shares.items()}
         self.free, self.room = list(line.free), dict(line.room)
         self.ends = [
             (
-                one.lives.left_s(shares[one.sample][draw], one.age_s),
+                one.lives.left_s(self.shares[one.sample], one.age_s),
                 n,
                 one.host,
                 one.slots,
@@ -157,6 +169,8 @@ class Play:
         # By limit, and by how much of it each takes: in the line's order. The first of those for
         # whom there is enough again follows; the next when that one has begun.
         self.passed: dict[Cap, dict[int, list[int]]] = {}
+        # For whom no host has had room, and where something has ended since: those are looked at.
+        self.held_up: tuple[int, set[int]] = -1, set()
 
     def begins_s(self) -> list[float]:
         found = [math.inf] * len(self.line.waits)
@@ -173,7 +187,7 @@ class Play:
                     self._end()
                 else:
                     self.now_s = job.not_before_s
-            elif (host := self._host_for(job)) is not None:
+            elif (host := self._host_for(n, job)) is not None:
                 found[heappop(self.following)] = self.now_s
                 if job.takes:
                     self._begin(n, job, host)
@@ -205,26 +219,33 @@ class Play:
             if not passed:
                 del self.passed[cap]
 
-    def _host_for(self, job: Queued) -> int | None:
+    def _host_for(self, n: int, job: Queued) -> int | None:
         if job.only is not None:
             named = self.number.get(job.only)
             return named if named is not None and self.free[named] >= job.slots else None
-        for at in range(bisect_left(self.levels, job.slots), len(self.levels)):
-            for host in self.with_free[self.levels[at]]:
-                if self.line.hosts[host] not in job.barred:
-                    return host
+        before, freed = self.held_up
+        if n == before:
+            there: Iterable[int] = [one for one in freed if self.free[one] >= job.slots]
+        else:
+            levels = self.levels[bisect_left(self.levels, job.slots) :]
+            there = chain.from_iterable(self.with_free[one] for one in levels)
+        for host in there:
+            if self.line.hosts[host] not in job.barred:
+                return host
+        self.held_up = n, set()
         return None
 
     def _begin(self, n: int, job: Queued, host: int) -> None:
         self._give(host, -job.slots)
         for cap, taken in job.caps:
             self.room[cap] -= taken
-        at_s = self.now_s + job.lives.left_s(self.shares[job.sample][self.draw])
+        at_s = self.now_s + job.lives.left_s(self.shares[job.sample])
         heappush(self.ends, (at_s, len(self.line.runs) + n, host, job.slots, job.caps))
 
     def _end(self) -> None:
         self.now_s, _, host, slots, caps = heappop(self.ends)
         self._give(host, slots)
+        self.held_up[1].add(host)
         for cap, taken in caps:
             self.room[cap] += taken
             self._let_on(cap)

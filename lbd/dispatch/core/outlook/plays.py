@@ -8,8 +8,10 @@ used up, the last play of the line must do, or that rate.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
+from lbd.dispatch.core.outlook.allowance import LINES, Allowance
 from lbd.dispatch.core.outlook.line_played import Line, Lives, Queued, Running, draws_for
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.servers import Server
@@ -17,11 +19,12 @@ from lbd.model import HostId, JobId
 from lbd.theory.queue_time import UniformLog
 
 PLAYED_MAX = 1000  # of those who wait
-DRAWS, STEPS = 21, 10_000  # a step, of one job in one draw, takes some 5 µs
+PLAYED_STEPS = 3000  # of these in one draw; more if many hosts are excluded,
+FITS_A_STEP = 16  # or are to be asked whether they have what a job needs
+DRAWS, STEPS = 21, 10_000
 FRESH_S, STEPS_PER_S = 1.0, 1000  # a play serves as long as this, or as it took times 200
 QUICK = 1000  # steps, after which nobody minds another play
 LINES_MAX = 64
-ALL_PER_S, ALL_AT_ONCE = 20_000, 50_000  # steps of all plays: a tenth of the time
 NEW = JobId("")
 Caps = tuple[tuple[Hashable, int], ...]
 
@@ -36,6 +39,7 @@ class Played:
     stops: bool  # nothing is known of the last, nor of who stands behind it
     at_s: float
     begins_s: tuple[float, ...]  # medians, from then
+    steps: float  # that it took
 
     def begin_s(self, job: JobId, now_s: float) -> float | None:
         """From now; None if it was not played."""
@@ -64,8 +68,7 @@ class Plays:
     queues: Queues
     _lines: Known = field(default_factory=dict)
     _arrivals: Known = field(default_factory=dict)
-    _left: float = ALL_AT_ONCE  # steps,
-    _left_s: float = 0.0  # at that time
+    allowance: Allowance = field(default_factory=Allowance)
 
     def forget(self) -> None:
         self._lines.clear()
@@ -88,9 +91,12 @@ class Plays:
             seen, played = found
             if is_fresh(played, now_s) and (seen == events or not is_quick(played)):
                 return played
-        if not self._has_time(now_s):
-            found = found or self._lines.get((name,))
-            return found[1] if found is not None else unplayed(head_s, now_s)
+        if not self.allowance.has(new.user if new is not None else LINES, now_s):
+            if found is not None:
+                return found[1]
+            if new is not None:
+                return self.of(name, general, head_s, now_s)
+            return unplayed(head_s, now_s)
         known.pop(key, None)
         if len(known) >= LINES_MAX:
             del known[next(iter(known))]  # the oldest
@@ -98,25 +104,21 @@ class Plays:
         known[key] = events, made
         return made
 
-    def _has_time(self, now_s: float) -> bool:
-        more = ALL_PER_S * max(0.0, now_s - self._left_s)
-        self._left, self._left_s = min(ALL_AT_ONCE, self._left + more), now_s
-        return self._left > 0
-
     def _play(
         self, name: HostConnection, general: UniformLog | None, head_s: float, now_s: float,
         new: QueuedJob | None,
     ) -> Played | None:  # fmt: skip
+        user = new.user if new is not None else LINES
         made = LineMaker(self.queues, name, general, now_s)
-        self._left -= len(made.runs)
         if not made.knows_all():
+            self.allowance.took(len(made.runs), user, now_s)
             return None
         waiting = self.queues.lines.get(name)
         jobs = waiting.in_turn(new) if waiting is not None else iter(())
         places: dict[JobId, int] = {}
         slots, is_last = 0, waiting is None
         for waiter in jobs:
-            if (is_last := waiter.id == NEW) or len(made.waits) >= PLAYED_MAX:
+            if (is_last := waiter.id == NEW) or made.is_full:
                 break
             kind = self.queues.registry[waiter.id].job
             made.waits_for(kind, head_s if not places else 0.0)
@@ -128,28 +130,30 @@ class Plays:
             made.asks(new, (new.slots,), 0.0 if places else head_s)
             places[NEW] = len(made.waits) - 1
         line = made.line()
-        draws = draws_for(line.jobs, DRAWS, STEPS)
-        self._left -= line.jobs * draws
+        steps = len(made.runs) + made.steps
+        draws = draws_for(steps, DRAWS, STEPS)
+        steps *= draws
+        self.allowance.took(steps, user, now_s)
         begins_s = tuple(median for _, median, _ in line.spreads(draws))
         known_of = line.jobs - (NEW in places)
         stops = not made.knows_all()
-        return Played(line, places, slots, known_of, made.alike, stops, now_s, begins_s)
+        return Played(line, places, slots, known_of, made.alike, stops, now_s, begins_s, steps)
 
 
 def unplayed(head_s: float, now_s: float) -> Played:
     """All of it goes by at the mean rate."""
-    return Played(Line((), (), (), (), {}), {}, 0, 0, 0, False, now_s, (head_s,))
+    return Played(Line((), (), (), (), {}), {}, 0, 0, 0, False, now_s, (head_s,), 0.0)
 
 
 def is_quick(played: Played | None) -> bool:
-    return played is None or played.line.jobs * DRAWS <= QUICK
+    return played is None or played.steps <= QUICK
 
 
 def is_fresh(played: Played | None, now_s: float) -> bool:
     if played is None:
         return True
-    steps = played.line.jobs * draws_for(played.line.jobs, DRAWS, STEPS)
-    return 0 <= now_s - played.at_s <= max(FRESH_S, steps / STEPS_PER_S if steps > QUICK else 0)
+    lasting_s = played.steps / STEPS_PER_S if played.steps > QUICK else 0.0
+    return 0 <= now_s - played.at_s <= max(FRESH_S, lasting_s)
 
 
 class LineMaker:
@@ -164,7 +168,7 @@ class LineMaker:
         self.servers = [one for one in queues.servers.get(name, ()) if one.host is not None]
         self.room: dict[Hashable, int] = {}
         self.waits: list[Queued] = []
-        self.alike = 0
+        self.steps = 0.0  # of one draw, for those who wait
         self._lives: dict[Hashable, Lives] = {}
         self._barred: dict[tuple[object, ...], frozenset[HostId]] = {}
         self._unknown = 0  # jobs
@@ -173,6 +177,16 @@ class LineMaker:
     def knows_all(self) -> bool:
         """How long each takes of those looked at so far."""
         return not self._unknown
+
+    @property
+    def is_full(self) -> bool:
+        """Does it take long enough?"""
+        return len(self.waits) >= PLAYED_MAX or self.steps >= PLAYED_STEPS
+
+    @property
+    def alike(self) -> int:
+        jobs: chain[Running | Queued] = chain(self.runs, self.waits)
+        return sum(bool(one.lives.like_s) for one in jobs)
 
     def line(self) -> Line:
         hosts = tuple(one.host.name for one in self.servers if one.host is not None)
@@ -192,9 +206,9 @@ class LineMaker:
         """The next in line. All of a gang stand in one place."""
         for _ in range(min(job.gang or 1, PLAYED_MAX)):
             times, caps = self._times(job), self._caps(job)
-            self.waits.append(
-                Queued(job.slots, *times, caps, job.only, self._not_for(job), not_before_s)
-            )
+            barred = self._not_for(job)
+            self.waits.append(Queued(job.slots, *times, caps, job.only, barred, not_before_s))
+            self.steps += self.waits[-1].steps
 
     def asks(self, job: QueuedJob, rows: Sequence[int], not_before_s: float) -> None:
         """When would one have so many slots? In rising order."""
@@ -215,7 +229,6 @@ class LineMaker:
             if len(ends) > 1:
                 self._lives[like] = self._lives[like]._replace(most_s=min(ends))
         lives = self._lives[like]
-        self.alike += bool(lives.like_s)
         self._unknown += not lives.is_known
         is_one = bool(job.command_line or job.command) and not lives.like_s
         return lives, like if is_one else job.id
@@ -245,6 +258,7 @@ class LineMaker:
             return job.barred
         key = job.needs, job.only, job.barred, job.slots
         if key not in self._barred:
+            self.steps += len(self.servers) / FITS_A_STEP
             unfit = {one.host.name for one in self.servers if one.host and not one.suits(job)}
             self._barred[key] = job.barred | unfit
         return self._barred[key]

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.discipline import ONLY_LINE, QueuedJob
+from lbd.dispatch.core.outlook.allowance import AHEAD_S, LINES, OF_SUBMISSIONS, PER_S
 from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.line_played import (
     Line,
@@ -16,8 +17,8 @@ from lbd.dispatch.core.outlook.line_played import (
     draws_for,
     spread,
 )
-from lbd.dispatch.core.outlook.plays import ALL_AT_ONCE, ALL_PER_S, PLAYED_MAX, STEPS, Plays
-from lbd.model import HostId, JobId
+from lbd.dispatch.core.outlook.plays import NEW, PLAYED_MAX, STEPS, Plays
+from lbd.model import HostId, JobId, Needs
 from lbd.theory.queue_time import UniformLog
 from tests.unit.dispatch.core.targets.test_arrays import FOUR_S, MEAN_S
 from tests.unit.dispatch.core.targets.test_arrays import Table as Targets
@@ -219,20 +220,93 @@ def test_of_gangs_no_more_jobs_are_played_than_of_others():
     assert len(played.line.waits) <= PLAYED_MAX
 
 
-def test_submissions_that_all_differ_have_a_part_of_the_time(monkeypatch):
+class Counting(frozenset):
+    """How often it is asked who is in it."""
+
+    asked = 0
+
+    def __contains__(self, one):
+        Counting.asked += 1
+        return super().__contains__(one)
+
+
+def test_who_waits_for_one_host_looks_at_the_others_once():
+    """Not at each end of what runs there."""
+    hosts = tuple(HostId(f"h{n}") for n in range(50))
+    lives, barred = Lives((10.0,), None), Counting(hosts[1:])
+    runs = tuple(Running(n % 50, 1, 0.0, Lives((1.0 + n,), None), n) for n in range(500))
+    runs = (*runs, Running(0, 1, 0.0, Lives((1000.0,), None), "last"))
+    free = (-1 - len(runs), *[0] * 49)
+    Counting.asked = 0
+    line = Line(hosts, free, runs, (Queued(1, lives, "x", barred=barred),), {})
+    line.begins_s(1)
+    assert Counting.asked <= len(hosts) + len(runs)
+
+
+def busy(jobs=908):
     table = Table()
     for _ in range(5):
         table.queues.resource_times.slots.ended(10.0)
     table.host("h1", 8)
-    for n in range(1, 909):
+    for n in range(1, jobs + 1):
         table.arrive(f"{n}")
-    forecast, plays = Forecast(table.queues), counted(monkeypatch, "begins_s")
-    steps = ALL_AT_ONCE + 2 * STEPS
+    return table
+
+
+def submit_all_that_differ(forecast, now_s, user, count=200):
+    for n in range(count):
+        job = QueuedJob(JobId(""), 1 + n % 4, user=user, barred=frozenset({HostId(user + str(n))}))
+        wait_s, _ = forecast.of_arrival(job, now_s)
+        assert wait_s == pytest.approx(900 * 10 / 8, rel=0.1)
+
+
+def test_submissions_that_all_differ_have_a_part_of_the_time(monkeypatch):
+    forecast, plays = Forecast(busy().queues), counted(monkeypatch, "begins_s")
+    seconds_s = AHEAD_S * OF_SUBMISSIONS
     for second in (0.0, 1.0):
         before = len(plays)
-        for n in range(200):
-            job = QueuedJob(JobId(""), 1 + n % 4, barred=frozenset({HostId(f"x{n}")}))
-            wait_s, _ = forecast.of_arrival(job, second)
-            assert wait_s == pytest.approx(900 * 10 / 8, rel=0.1)
-        assert (len(plays) - before) * 900 <= steps
-        steps = ALL_PER_S + 2 * STEPS
+        for user in "abcdef":
+            submit_all_that_differ(forecast, second, user)
+        assert (len(plays) - before) * 900 <= seconds_s * PER_S + 3 * STEPS
+        seconds_s = 1.0
+
+
+def test_one_users_submissions_leave_time_for_those_of_others():
+    forecast = Forecast(busy().queues)
+    submit_all_that_differ(forecast, 0.0, "ann")
+    job = QueuedJob(JobId(""), 1, user="bob", barred=frozenset({HostId("y")}))
+    played = forecast.plays.of(ONLY_LINE, LIVES, 0.0, 0.0, job)
+    assert NEW in played.places
+
+
+def test_the_lines_themselves_are_played_whoever_submits():
+    """They are everybody's, and what there is where a user has had all of their time."""
+    table = busy()
+    forecast = Forecast(table.queues)
+    for user in "abcdef":
+        submit_all_that_differ(forecast, 0.0, user)
+    played = forecast.plays.of(ONLY_LINE, LIVES, 0.0, 0.0)
+    assert len(played.places) == 900
+    job = QueuedJob(JobId(""), 1, user="ann", barred=frozenset({HostId("y")}))
+    assert forecast.plays.of(ONLY_LINE, LIVES, 0.0, 0.0, job) is played
+
+
+@pytest.mark.parametrize("more", ["barred", "needs"])
+def test_of_jobs_that_may_not_go_to_most_hosts_fewer_are_played(more):
+    """To look at each host for each of them takes the time of many steps."""
+    table = busy(0)
+    hosts = [HostId(f"h{n}") for n in range(1, 301)]
+    for name in hosts:
+        table.host(name, 1)
+    for n in range(300):
+        table.arrive(f"{n + 1}")
+    for n in range(PLAYED_MAX):
+        own = {"barred": frozenset(hosts[1:] * 3)} if more == "barred" else {}
+        if more == "needs":
+            own = {"needs": Needs(memory_bytes=n + 1)}
+        table.arrive(f"{n + 301}", **own)
+    plays = Plays(table.queues)
+    played = plays.of(ONLY_LINE, LIVES, 0.0, 0.0)
+    assert 100 < len(played.line.waits) < PLAYED_MAX
+    assert played.steps <= 3 * STEPS
+    assert not plays.allowance.has(LINES, played.steps / PER_S - AHEAD_S)
