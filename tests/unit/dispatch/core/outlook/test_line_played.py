@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.discipline import ONLY_LINE, QueuedJob
+from lbd.dispatch.core.outlook import plays
 from lbd.dispatch.core.outlook.allowance import AHEAD_S, LINES, OF_SUBMISSIONS, PER_S
 from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.line_played import (
@@ -208,16 +209,22 @@ def test_a_host_that_says_it_has_very_many_slots_costs_no_more():
     assert line.begins_s(1) == [[0.0, 0.0, 10.0, 10.0, 20.0, 20.0, 20.0]]
 
 
-def test_of_gangs_no_more_jobs_are_played_than_of_others():
+@pytest.mark.parametrize(("gangs", "size", "jobs"), [(4, 15, 1 + 2 * 15), (1, 70, 1 + 20)])
+def test_of_gangs_no_more_jobs_are_played_than_of_others(monkeypatch, gangs, size, jobs):
+    """Each counts for all of its tasks, and the last that is played for no more than a line."""
+    monkeypatch.setattr(plays, "PLAYED_MAX", 20)
     table = Table()
     for _ in range(5):
         table.queues.resource_times.slots.ended(10.0)
-    table.host("h1", 1)
-    table.arrive("1")
-    for n in range(2, 12):
-        table.arrive(f"{n}", gang=4096)
+    table.host("h1", 100, holds_gangs=True)
+    assert table.arrive("1", slots=100)
+    table.arrive("2", slots=100)
+    for gang in range(gangs):
+        for n in range(size):
+            name = f"{100 * (gang + 1) + n}"
+            table.arrive(name, array=gang + 1, array_index=n, gang=size)
     played = Plays(table.queues).of(ONLY_LINE, LIVES, 0.0, 0.0)
-    assert len(played.line.waits) <= PLAYED_MAX
+    assert len(played.line.waits) == jobs
 
 
 class Counting(frozenset):
@@ -261,13 +268,13 @@ def submit_all_that_differ(forecast, now_s, user, count=200):
 
 
 def test_submissions_that_all_differ_have_a_part_of_the_time(monkeypatch):
-    forecast, plays = Forecast(busy().queues), counted(monkeypatch, "begins_s")
+    forecast, played = Forecast(busy().queues), counted(monkeypatch, "begins_s")
     seconds_s = AHEAD_S * OF_SUBMISSIONS
     for second in (0.0, 1.0):
-        before = len(plays)
+        before = len(played)
         for user in "abcdef":
             submit_all_that_differ(forecast, second, user)
-        assert (len(plays) - before) * 900 <= seconds_s * PER_S + 3 * STEPS
+        assert (len(played) - before) * 900 <= seconds_s * PER_S + 3 * STEPS
         seconds_s = 1.0
 
 
@@ -305,8 +312,8 @@ def test_of_jobs_that_may_not_go_to_most_hosts_fewer_are_played(more):
         if more == "needs":
             own = {"needs": Needs(memory_bytes=n + 1)}
         table.arrive(f"{n + 301}", **own)
-    plays = Plays(table.queues)
-    played = plays.of(ONLY_LINE, LIVES, 0.0, 0.0)
+    found = Plays(table.queues)
+    played = found.of(ONLY_LINE, LIVES, 0.0, 0.0)
     assert 100 < len(played.line.waits) < PLAYED_MAX
     assert played.steps <= 3 * STEPS
-    assert not plays.allowance.has(LINES, played.steps / PER_S - AHEAD_S)
+    assert not found.allowance.has(LINES, played.steps / PER_S - AHEAD_S)
