@@ -6,7 +6,6 @@ host's lbd.toml. The file is as good as the authority's key, so it is for its ow
 
 import argparse
 import json
-import os
 import shutil
 import tarfile
 import time
@@ -126,10 +125,9 @@ def gathered(config: Config, directory: Path) -> list[str]:
             (directory / name).write_bytes(read(source))
     state_dir = Path(config.host.state_dir)
     for name in (SETTINGS, HOSTS):
-        if os.path.lexists(state_dir / name):
-            take_file(state_dir / name, directory / name, SMALL_BYTES_MAX)
+        take_file(state_dir / name, directory / name, SMALL_BYTES_MAX)
     ledger = ledger_path(config)
-    if ledger is not None and os.path.lexists(ledger):
+    if ledger is not None:
         take_ledger(ledger, directory / LEDGER)
     order = (*AUTHORITY, SETTINGS, HOSTS, CONFIG, LEDGER)
     return [name for name in order if (directory / name).exists()]
