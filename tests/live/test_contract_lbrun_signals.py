@@ -61,6 +61,7 @@ def test_a_typed_signal_is_not_lost_where_the_end_of_the_input_is_faster(lab, na
         job.stdin.flush()
         assert job.stdout.readline() == "ready\n"
         job.send_signal(signal.SIGSTOP)  # it is slow
+        os.waitid(os.P_PID, job.pid, os.WSTOPPED | os.WNOWAIT)
         job.send_signal(getattr(signal, name))
         job.stdin.close()
         assert job.stdout.read() == ""
