@@ -14,14 +14,18 @@ import resource
 import signal
 import time
 from dataclasses import dataclass, field
+from itertools import islice
 
 from lbd.keeper.stdin_watch import members
 from lbd.keeper.suspension import Treated
 from lbd.launch.signals import deliver, signal_group
 from lbd.load import process_table
+from lbd.load.procfs import read_small
 
 FIRST_PAUSE_S = 0.01  # and twice as long each time
 LAST_PAUSE_S = 5.0  # then it waits for something else, and stops when it has that
+THREADS_MAX = 512  # that are looked at
+CHILDREN_BYTES, LAST_CHILDREN = 1 << 18, 16  # adopted ones, too, are at the end of the list
 
 
 @dataclass(slots=True)
@@ -52,13 +56,12 @@ class Stopping:
         """If it is time: let those go on for whom the leader waits."""
         if self.look_at_s is None or (now_s := time.monotonic()) < self.look_at_s:
             return
-        if b"D" in process_table.thread_states(leader):
-            for pid in members(leader, group):
-                task = process_table.task_of(pid)
-                if task is not None and (task.state, task.parent) == (b"T", leader):
-                    self.has_helped = True
-                    with contextlib.suppress(OSError):
-                        os.kill(pid, signal.SIGCONT)
+        for pid in waited_for(leader, group):
+            task = process_table.task_of(pid)
+            if task is not None and (task.state, task.parent) == (b"T", leader):
+                self.has_helped = True
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGCONT)
         self.pause_s *= 2
         self.look_at_s = now_s + self.pause_s if self.pause_s <= LAST_PAUSE_S else None
 
@@ -81,13 +84,27 @@ class Running:
 
     def signal(self, number: int) -> None:
         """Unless its leader has ended: then the pid may be another's by now."""
-        if not self.ended and not has_ended(self.pid):
+        if 0 < number < signal.NSIG and not self.ended and not has_ended(self.pid):
             self.heard_signals |= 1 << number
             self.stopping.sent(deliver(self.pid, number))
 
     def due_s(self) -> list[float]:
         """When it is to be looked at again, on the monotonic clock."""
         return [at_s for at_s in (self.kill_at_s, self.stopping.look_at_s) if at_s is not None]
+
+
+def waited_for(leader: int, group: str) -> list[int]:
+    """For whom a thread of the leader's may wait in vfork(2): of its children the last. A job may
+    have thousands of processes, and be told to stop again and again."""
+    found: list[int] = []
+    for thread, state in islice(process_table.threads(leader), THREADS_MAX):
+        if state == b"D":
+            try:
+                children = read_small(f"{thread}/children", CHILDREN_BYTES).split()
+            except OSError:  # not every kernel has a list of them
+                return members(leader, group)
+            found += map(int, children[-LAST_CHILDREN:])
+    return found
 
 
 def has_ended(child: int) -> bool:

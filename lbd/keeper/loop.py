@@ -132,10 +132,10 @@ class Keeper:
         """Until told to quit, or left alone for `orphan_s`."""
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
-        while not (self.quitting and not self.jobs):
+        while not (self.quitting and not (self.jobs or self._containment.has_strays)):
             self._watchdogs.feed()
             alone = self._lbm is None and time.monotonic() - self._alone_since_s > self._orphan_s
-            if alone and not self.jobs and not self._gate.is_apart:
+            if alone and not (self.jobs or self._containment.has_strays or self._gate.is_apart):
                 break
             if alone or self.quitting:
                 self._end_all()
@@ -146,6 +146,7 @@ class Keeper:
             if not ready or self._wake in dict(ready):  # SIGCHLD: a child is asked for once
                 self._reap()
             self._finish()
+            self._containment.go_on()
             if not ready and not self.quitting:
                 self._ports.keep()
                 self._beginnings.spares.fork_ahead()
@@ -173,9 +174,9 @@ class Keeper:
 
     def _poll_ms(self) -> int:
         due = self._beginnings.looks.due_s() + self._watchdogs.due_s()
+        if self._containment.has_strays or any(job.ended for job in self.jobs.values()):
+            return POLL_ENDING_MS
         for job in self.jobs.values():
-            if job.ended:
-                return POLL_ENDING_MS
             due += job.due_s()
         wait_ms = max(0, int((min(due) - time.monotonic()) * 1000)) + 1 if due else FOR_EVER_MS
         if (quiet_ms := self._beginnings.spares.quiet_ms()) >= 0 and not self.quitting:
@@ -342,7 +343,7 @@ class Keeper:
             )
             self._containment.forget(job.group, beside=job.beside)
             if not self.jobs:
-                self._containment.end_strays(self._beginnings.pids | {self._warden.pid})
+                self._containment.end_strays()
 
     def forget(self, name: str) -> str:
         """It has ended, or did not begin. Which limit ended it, "" if none did."""

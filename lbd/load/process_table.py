@@ -6,7 +6,7 @@
 import errno
 import os
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -88,19 +88,23 @@ def uid_of(pid: int) -> int:
 
 def thread_states(pid: int) -> list[bytes]:
     """The state letters of every thread of a process."""
-    states: list[bytes] = []
+    return [state for _, state in threads(pid)]
+
+
+def threads(pid: int) -> Iterator[tuple[str, bytes]]:
+    """Of each the directory in /proc, and the state letter."""
     try:
         names = os.listdir(f"/proc/{pid}/task")
     except OSError:
-        return states
+        return
     for name in names:
+        thread = f"/proc/{pid}/task/{name}"
         try:
-            stat = read_small(f"/proc/{pid}/task/{name}/stat")
+            stat = read_small(f"{thread}/stat")
         except OSError:
             continue
         at = stat.rfind(b")") + 2
-        states.append(stat[at : at + 1])
-    return states
+        yield thread, stat[at : at + 1]
 
 
 def pids() -> list[int]:

@@ -19,7 +19,8 @@ from lbd.keeper.limits.marked_processes import MarkLook
 from lbd.keeper.limits.portions import at_once, begun_in, kill_begun, kill_group, tasks_of
 from lbd.load import cgroup, process_table
 from lbd.load.process_table import uid_of, with_descendants
-from lbd.load.procfs import read_small
+from lbd.load.procfs import TICKS_PER_S, read_small
+from lbd.process.boot_clock import clock_s
 
 CLEAR_TRIES = 100
 CLEAR_PAUSE_S = 0.02
@@ -74,6 +75,7 @@ class Containment:
         self._looks: dict[str, tuple[MarkLook, dict[int, int]]] = {}
         self._rounds: dict[str, Generator[None, None, bool]] = {}  # by job that ends
         self.others: Callable[[], Collection[int]] = tuple  # leaders of sessions that are no strays
+        self._strays: Generator[None, None, None] | None = None
 
     def described(self, kind: bytes, limits: bytes) -> tuple[tuple[bytes, str], ...]:
         """What we are, by these keys."""
@@ -187,12 +189,21 @@ class Containment:
         if (look := self._looks.pop(job, None)) is not None:
             look[0].close()
 
-    def end_strays(self, spares: set[int]) -> None:
-        """With no job alive, every child that is no spare was left by one that hid its origin."""
-        if self.base is None and (left := _children() - spares):
-            everybody = process_table.everybody()
-            tree = with_descendants(left & everybody.keys(), everybody)
-            at_once(kill_begun({pid: everybody[pid].started_ticks for pid in tree}))
+    def end_strays(self) -> None:
+        """With no job alive, every child that is no spare was left by one that hid its origin. By
+        portions: `go_on` until `has_strays` no more."""
+        left = _children() - set(self.others()) if self.base is None else None
+        if left and not self.has_strays:
+            self._strays = _kill_with_descendants(left)
+
+    @property
+    def has_strays(self) -> bool:
+        return self._strays is not None
+
+    def go_on(self) -> None:
+        """With the next portion of the strays."""
+        if self._strays is not None and next(self._strays, True):
+            self._strays = None
 
     def forget(self, group: str, *, beside: bool = True) -> None:
         """Remove a job's empty cgroups; `beside`: those of its limits, too."""
@@ -210,6 +221,16 @@ class Containment:
         """All of our own."""
         own = [self.base] if self.base is not None else []
         return [*own, *self.ceilings.directories(self.base)]
+
+
+def _kill_with_descendants(left: Collection[int]) -> Generator[None, None, None]:
+    """Those that are there now, and not who has the number of one by the time it is looked at: jobs
+    may begin meanwhile."""
+    now_ticks = int(clock_s() * TICKS_PER_S)
+    everybody = yield from tasks_of(process_table.pids())
+    there = {pid: task for pid, task in everybody.items() if task.started_ticks <= now_ticks}
+    tree = with_descendants(there.keys() & left, there)
+    yield from kill_begun({pid: there[pid].started_ticks for pid in tree})
 
 
 def _members(group: str) -> list[int]:

@@ -8,7 +8,9 @@ has it by now.
 """
 
 import contextlib
+import functools
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +30,9 @@ LEASE, CPU = "lease", "cpu"
 KEEPER = "keeper"  # which was stopped
 LOOK_S_MIN = 0.02
 LOOK_S_MAX = 0.5
+LOOK_SHARE = 10  # a look takes no more than one of so many parts of the time
 FAR_S = 3600.0
+Everybody = Callable[[], Mapping[int, TaskStat]]
 
 
 def limit_frame(job: str, until_s: float, cpu_s: float) -> bytes:
@@ -54,12 +58,12 @@ class Limit:
     alive: dict[int, TaskStat] = field(default_factory=dict)
     gone_s: float = 0.0
 
-    def used_s(self) -> float:
+    def used_s(self, everybody: Everybody = process_table.everybody) -> float:
         counted = group_cpu_s(self.group)
-        return counted - self.before_s if counted is not None else self._added_up_s()
+        return counted - self.before_s if counted is not None else self._added_up_s(everybody)
 
-    def _added_up_s(self) -> float:
-        seen = processes_of(self.pid, self.group)
+    def _added_up_s(self, everybody: Everybody) -> float:
+        seen = processes_of(self.pid, self.group, everybody)
         for pid, process in self.alive.items():
             if pid not in seen and process.parent not in seen:
                 self.gone_s += process.cpu_s
@@ -106,21 +110,33 @@ class Limits:
             return []
         now_s = clock_s()
         found = []
+        self._look(now_s)
         for job, limit in self._jobs.items():
             if not limit.over and now_s >= limit.until_s:
                 limit.over = LEASE
-            if not limit.over and limit.cpu_s and now_s >= limit.look_at_s:
-                left_s = limit.cpu_s - limit.used_s()
-                if left_s <= 0:
-                    limit.over = CPU
-                # It cannot use the rest any sooner than on all cores at once.
-                pause_s = left_s / (os.cpu_count() or 1)
-                limit.look_at_s = now_s + min(LOOK_S_MAX, max(LOOK_S_MIN, pause_s))
             if limit.over:
                 limit.until_s = now_s + LOOK_S_MAX
                 limit.cpu_s = 0.0
                 found.append(job)
         return found
+
+    def _look(self, now_s: float) -> None:
+        """What each has used, once it is time for one of them: all processes of the host may have
+        to be read for it. If that takes long, it is done the less often."""
+        looked = [one for one in self._jobs.values() if one.cpu_s and not one.over]
+        if not any(now_s >= limit.look_at_s for limit in looked):
+            return
+        everybody = functools.cache(process_table.everybody)
+        for limit in looked:
+            left_s = limit.cpu_s - limit.used_s(everybody)
+            if left_s <= 0:
+                limit.over = CPU
+            # It cannot use the rest any sooner than on all cores at once.
+            pause_s = left_s / (os.cpu_count() or 1)
+            limit.look_at_s = now_s + min(LOOK_S_MAX, max(LOOK_S_MIN, pause_s))
+        least_s = now_s + LOOK_SHARE * (clock_s() - now_s)
+        for limit in looked:
+            limit.look_at_s = max(limit.look_at_s, least_s)
 
     def ended(self, job: str) -> str:
         """Why it was ended by us, "" if it was not."""
@@ -133,9 +149,11 @@ def group_cpu_s(group: str) -> float | None:
     return cgroup.cpu_used_s(Path(group)) if group else None
 
 
-def processes_of(leader: int, group: str) -> dict[int, TaskStat]:
+def processes_of(
+    leader: int, group: str, look: Everybody = process_table.everybody
+) -> dict[int, TaskStat]:
     """Those of the cgroup, else of the leader's session, and all below them."""
-    everybody = process_table.everybody()
+    everybody = look()
     found = {pid for pid, task in everybody.items() if task.session == leader}
     with contextlib.suppress(OSError, ValueError):
         found |= {

@@ -138,3 +138,51 @@ def test_descendants_are_found_however_deep_they_are():
     tasks = {pid: TaskStat(b"S", pid - 1, False, 0, 1, 0) for pid in range(2, deep)}
     assert len(process_table.with_descendants([1], tasks)) == deep - 1
     assert process_table.with_descendants([deep - 2], tasks) == {deep - 2, deep - 1}
+
+
+class Strays:
+    """Children of the keeper's that no job has any more, and one that it has use for."""
+
+    def __init__(self, tmp_path, monkeypatch, crowd):
+        self.spare = crowd.all.pop()
+        self.held = Containment(str(tmp_path), False)
+        self.held.others = lambda: {self.spare.pid}
+        monkeypatch.setattr(cgroups, "_children", lambda: {self.spare.pid, *crowd.members()})
+
+    def turns(self):
+        count = 0
+        while self.held.has_strays:
+            self.held.go_on()
+            count += 1
+        return count
+
+    def close(self):
+        self.spare.kill()
+        self.spare.wait()
+
+
+@pytest.fixture
+def strays(tmp_path, monkeypatch, crowd):
+    made = Strays(tmp_path, monkeypatch, crowd)
+    yield made
+    made.close()
+
+
+def test_what_jobs_have_left_is_ended_by_portions(strays, crowd, sent):
+    """A user's thousands that have hidden where they come from took the keeper seconds."""
+    strays.held.end_strays()
+    strays.held.end_strays()  # another job has ended
+    assert not sent
+    assert strays.turns() > 2 * len(crowd.all) / PORTION
+    wait_for([process.pid for process in crowd.all], ENDED)
+    assert state_of(strays.spare.pid) not in ENDED
+    strays.held.end_strays()
+    assert not strays.held.has_strays
+
+
+def test_who_has_the_number_of_a_stray_by_the_time_it_is_read_is_none(strays, crowd, monkeypatch):
+    """Jobs begin meanwhile."""
+    strays.held.end_strays()
+    monkeypatch.setattr(cgroups, "clock_s", lambda: 0.0)  # all that there is began later
+    strays.turns()
+    assert len(crowd.members()) == len(crowd.all)

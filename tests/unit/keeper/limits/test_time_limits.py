@@ -119,3 +119,24 @@ def test_no_lease_is_too_long_to_wait_for():
     wait_ms = limits.sooner_ms(-1)
     assert 0 < wait_ms < 1 << 31
     assert limits.over() == []
+
+
+def test_one_look_at_all_processes_serves_all_jobs_and_takes_a_part_of_the_time(monkeypatch):
+    """Any user may have ten thousand: without cgroups each job had them read twice a second."""
+    now_s, looks = [100.0], []
+
+    def everybody():
+        looks.append(now_s[0])
+        now_s[0] += 0.2
+        return {}
+
+    monkeypatch.setattr(limits_module, "clock_s", lambda: now_s[0])
+    monkeypatch.setattr(limits_module.process_table, "everybody", everybody)
+    limits = Limits()
+    for n in range(8):
+        limits.set(f"{n}", 1, "", {LEASE_UNTIL_MS: b"1000000", CPU_US: b"%d" % (n + 1)}, 0.0)
+        now_s[0] += 0.01
+    while now_s[0] < 120.0:
+        assert limits.over() == []
+        now_s[0] += 0.01
+    assert 0.2 * len(looks) <= 0.11 * 20.0

@@ -1,0 +1,52 @@
+"""A job as the keeper knows it."""
+
+import os
+import subprocess
+
+import pytest
+
+from lbd.keeper import job
+from lbd.keeper.job import LAST_CHILDREN, waited_for
+from lbd.load import process_table
+
+MANY = 40
+
+
+@pytest.fixture
+def shell():
+    """With as many children."""
+    script = f"for n in $(seq {MANY}); do sleep 600 & done; echo ready; wait"
+    made = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True)
+    assert made.stdout.readline() == b"ready\n"
+    yield made
+    os.killpg(made.pid, 9)
+    made.wait()
+    made.stdout.close()
+
+
+def test_whom_a_leader_waits_for_is_sought_among_its_last_children(shell, monkeypatch):
+    """A job may have thousands of processes, and be told to stop again and again."""
+    thread = f"/proc/{shell.pid}/task/{shell.pid}"
+    if not os.path.exists(f"{thread}/children"):
+        pytest.skip("the kernel does not list them")
+    monkeypatch.setattr(job, "members", lambda *_: pytest.fail("looks at all of the job"))
+    assert waited_for(shell.pid, "") == []  # it waits for nobody in vfork(2)
+    monkeypatch.setattr(process_table, "threads", lambda _: iter([(thread, b"D")]))
+    everybody = process_table.everybody().items()
+    children = sorted(pid for pid, task in everybody if task.parent == shell.pid)
+    found = waited_for(shell.pid, "")
+    assert len(found) == LAST_CHILDREN
+    assert set(found) < set(children)
+
+
+def test_where_the_kernel_lists_no_children_it_is_one_of_the_job(shell, monkeypatch, tmp_path):
+    monkeypatch.setattr(process_table, "threads", lambda _: iter([(str(tmp_path), b"D")]))
+    assert len(waited_for(shell.pid, "")) == 1 + MANY
+
+
+@pytest.mark.parametrize("number", [0, -1, 65, 1 << 40])
+def test_what_is_no_signal_was_heard_by_nobody(number):
+    """Of an LBM that was taken over."""
+    running = job.Running(os.getpid(), "", 0)
+    running.signal(number)
+    assert running.heard_signals == 0
