@@ -16,13 +16,12 @@ from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.queue.dispatcher_client import (
     CHECKPOINT,
     NO_QUEUE,
-    OWN_KEY,
     DispatcherClient,
     ranges_of,
 )
 from lbd.lbm.queue.logs import cut_short
 from lbd.lbm.session.array_json import array_json, counts_json, name_of, update_of, which_task
-from lbd.lbm.session.job_records import attempt_json, job_json, needs_json
+from lbd.lbm.session.job_records import attempt_json, given_json, job_json, needs_json
 from lbd.lbm.session.prediction_json import (
     calibration_json,
     interval,
@@ -370,22 +369,6 @@ def queued_json(job: pb.JobInfo) -> Json:
     if job.attempts:
         reply["attempts"] = [attempt_json(one) for one in job.attempts]
     return reply
-
-
-def given_json(given: pb.GivenInfo) -> Json:
-    """What is null was not given; without `output` it is kept for `lbctl logs`. A key that our
-    `lbrun` made up is nobody's."""
-    return {
-        "directory": os.fsdecode(given.directory) or None,
-        "output": os.fsdecode(given.output) or None,
-        "error": os.fsdecode(given.error) or None,
-        "timeout_s": given.timeout_s or None,
-        "memory_bytes": given.memory_bytes or None,
-        "idempotency_key": None if given.key.startswith(OWN_KEY) else given.key or None,
-        "may_restart": given.may_restart,
-        "begin": given.begin or None,
-        "notify": os.fsdecode(given.notify) or None,
-    }
 
 
 def target_json(job: pb.JobInfo) -> Json:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lbd.lbm.session.job_records import job_json
-from lbd.lbm.session.queue_questions import given_json, queued_json
+from lbd.lbm.session.job_records import given_json, job_json
+from lbd.lbm.session.queue_questions import queued_json
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 
