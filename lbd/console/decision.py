@@ -48,8 +48,8 @@ def working_directory() -> str:
 def verdict_line(eligible: Json, stays: str = "stays here") -> str:
     """What the LBM says of a command's eligibility, in one line."""
     may = "may leave" if eligible.get("eligible") is True else stays
-    why = text(eligible, "why")
-    return f"{may}: {text(eligible, 'reason')}{f' ({why})' if why else ''}"
+    word, why = text(eligible, "reason"), text(eligible, "why")
+    return f"{may}: {why} ({word})" if why else f"{may}: {word}"
 
 
 def place_request(

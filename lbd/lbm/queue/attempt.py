@@ -54,7 +54,7 @@ class Attempt(Performer):
         self.id = JobId(f"{start.job}.{start.attempt}")  # for the keeper
         self.start = start
         self.shown = shown_id(start.job, start.array, start.array_index)
-        self.which = f"attempt {start.attempt}, "
+        self.which = f"attempt {start.attempt}: "
         self._client, self._report = client, report
         self._common = host.submitted.common(start)
         self.request = self._common.request

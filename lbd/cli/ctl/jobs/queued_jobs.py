@@ -71,8 +71,8 @@ def add_logs_options(parser: Parser) -> None:
                              "their standard error goes to stderr, so use 2>&1 to keep the order "
                              "in a file or pipe")  # fmt: skip
     parser.add_argument("--daemons", action="store_true",
-                        help="instead of its output, what the daemons of all hosts logged about it "
-                             "since they started")  # fmt: skip
+                        help="instead of its output, what was done with it, step by step, as the "
+                             "daemons of all hosts logged it since they started")  # fmt: skip
     add_id(parser)
 
 
