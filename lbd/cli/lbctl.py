@@ -25,7 +25,7 @@ VERBS = {
     "lbd.cli.ctl.jobs.history": {"history": "list ended jobs of the whole cluster"},
     "lbd.cli.ctl.jobs.verbs": {
         "job": "show one job and all its attempts",
-        "logs": "print a queued job's output; -f follows it",
+        "logs": "print a queued job's output, or what the daemons did with a job",
         "wait": "wait for jobs to end: 0 all succeeded, 1 some did not, 2 no answer",
         "kill": "end jobs or send them a signal",
         "hold": "hold pending jobs in the queue",
@@ -40,7 +40,7 @@ VERBS = {
         "explain": "show where a command would run, and why, without running it"
     },
     "lbd.cli.ctl.eligible": {
-        "eligible": "show which commands a shell may send to other hosts, and why",
+        "eligible": "show which commands lbsh may send to other hosts, and why",
     },
     "lbd.cli.ctl.steer": {
         "drain": "stop sending new jobs to a host",

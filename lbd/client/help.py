@@ -146,6 +146,6 @@ def explain(options: "Options") -> int:
         say(str(problem))
         return FAILED
     trouble = decision.trouble_here(reply, asked)
-    decision.show(reply, command, as_json, eligible, trouble)
+    decision.show(reply, request, command, as_json, eligible, trouble)
     sys.stdout.flush()
     return 0

@@ -23,7 +23,7 @@ from lbd.errors import LbdError, Unavailable
 from lbd.launch.directory_look import find_program
 from lbd.launch.exec import exit_status_of
 from lbd.policy.view import NO_SLOT
-from lbd.text.placement_phrases import TIMED, LoadsSeen, why_placed
+from lbd.text.placement_phrases import TIMED, LoadsSeen, why_not_here, why_placed
 
 
 def ask_eligible(ask: Callable[[Json], Json], command: Sequence[str]) -> Json | None:
@@ -48,8 +48,8 @@ def working_directory() -> str:
 def verdict_line(eligible: Json, stays: str = "stays here") -> str:
     """What the LBM says of a command's eligibility, in one line."""
     may = "may leave" if eligible.get("eligible") is True else stays
-    why = text(eligible, "why")
-    return f"{may}: {text(eligible, 'reason')}{f' ({why})' if why else ''}"
+    word, why = text(eligible, "reason"), text(eligible, "why")
+    return f"{may}: {why} ({word})" if why else f"{may}: {word}"
 
 
 def place_request(
@@ -98,6 +98,7 @@ def trouble_here(reply: Json, asked: Json) -> OSError | None:
 
 def show(
     reply: Json,
+    request: Json,
     command: Sequence[str],
     as_json: bool,
     eligible: Json | None = None,
@@ -116,7 +117,7 @@ def show(
     verdict = verdicts.get(text(reply, "verdict"), text(reply, "verdict"))
     if is_full(reply):
         verdict = "would wait for a slot on"
-    why = why_of(reply)
+    why = why_of(reply, request)
     paint = paint_for(sys.stdout)
     put(
         f"{' '.join(command)}: {verdict} {paint(text(reply, 'host'), BOLD)}: {reason}"
@@ -135,7 +136,7 @@ def show(
         put("", f"Under lbsh it {verdict_line(eligible, 'would stay here')}")
 
 
-def why_of(reply: Json) -> str:
+def why_of(reply: Json, request: Json) -> str:
     """The reason, for people; where PREDICT compared hosts, with the CPU time it reckoned with."""
     reason, algorithm = text(reply, "reason"), text(reply, "algorithm")
     figures = (number(reply, name) for name in ("load_here", "local_threshold", "min_gain"))
@@ -144,7 +145,8 @@ def why_of(reply: Json) -> str:
         None if math.isnan(figure) else figure
         for figure in (*figures, loads.get(text(reply, "host"), math.nan))
     )
-    why = why_placed(reason, algorithm, LoadsSeen(now, threshold, gain, chosen))
+    not_here = why_not_here(remote=request.get("must_leave") is True)
+    why = why_placed(reason, algorithm, LoadsSeen(now, threshold, gain, chosen), not_here)
     if algorithm != "PREDICT" or reason not in TIMED:
         return why
     cpu_s = number(reply, "cpu_s")

@@ -7,11 +7,12 @@ from lbd.console import figures
 from lbd.console.figures import Clock
 from lbd.console.figures import duration as shown_duration
 from lbd.console.forecasts import begin_phrase, target_lines
-from lbd.console.jobs import shown_command, shown_state
+from lbd.console.jobs import STATES, shown_command, shown_state
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.model import ENDED_NAMES
 from lbd.policy.needs import is_size
-from lbd.text.array_phrases import FailedTask, failed_in
+from lbd.text.array_phrases import INTERRUPTING, FailedTask, end_line, failed_in, how_to_see
+from lbd.text.job_phrases import CANNOT_OPEN
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 from lbd.theory.speedup_fit import MOST_PARALLELISM, MOST_SIGMA
@@ -27,10 +28,12 @@ def array_lines(one: Json) -> list[str]:
     failed = [failed_task(task) for task in tables(one, "failed")]
     if failed:
         states = {state: int(number(table(one, "tasks"), state)) for state in ("failed", "lost")}
-        more = failed_in(states) - len(failed)
+        count = failed_in(states)
+        more = count - len(failed)
         rest = f" and {more} more" if more > 0 else ""
         shown = ", ".join(task.shown for task in failed)
-        lines.append(f"failed   {shown}{rest}; lbctl logs {text(one, 'id')}_{failed[0].task}")
+        how = how_to_see(text(one, "id"), count, failed[0].task)
+        lines.append(f"failed   {shown}{rest}; {how}")
     return lines
 
 
@@ -43,6 +46,15 @@ def failed_task(task: Json) -> FailedTask:
         0 if math.isnan(signal) else int(signal),
         text(task, "cause"),
     )
+
+
+def end_phrase(job: Json) -> str:
+    """How one has ended that has not succeeded: `job 3 failed (exit 1)`."""
+    state, reason, status = text(job, "state"), text(job, "reason"), text(job, "exit_status")
+    how = {"cancelled": "was cancelled", "lost": "was lost"}.get(state, state)
+    if state == "failed" and status and not reason.startswith(CANNOT_OPEN):
+        how += f" (exit {status})"
+    return f"job {text(job, 'id')} {how}" + (f": {reason}" if reason not in ("", state) else "")
 
 
 def speedup_phrase(known: Json) -> str:
@@ -85,14 +97,27 @@ def detail_lines(one: Json, clock: Clock) -> list[str]:
     if gang := text(one, "gang"):
         which = f"its {gang} tasks" if text(one, "array") else f"one of {gang} tasks that"
         lines.append(f"gang     {which} start together")
-    if reason := text(one, "reason"):
-        lines.append(f"{'waits   ' if text(one, 'state') == 'pending' else 'reason  '} {reason}")
-    if begins := begin_phrase(one):
-        lines.append(f"begins   {begins}")
+    reason, state = text(one, "reason"), text(one, "state")
+    if reason and reason != state:
+        waits = state == "pending" or number(table(one, "tasks"), "pending") > 0
+        lines.append(f"{'waits   ' if waits else 'reason  '} {reason}")
+    lines += outlook_lines(one, clock)
     lines += time_lines(one, clock)
     if known := table(one, "speedup"):
         lines.append(f"speedup  {speedup_phrase(known)}")
     return lines + given_lines(one) + target_lines(one, clock)
+
+
+def outlook_lines(one: Json, clock: Clock) -> list[str]:
+    """When it begins; of an array that has begun, when it ends. What has a target says so below."""
+    tasks, ran_s = table(one, "tasks"), clock.now_s - number(one, "started")
+    if not text(one, "array") or math.isnan(ran_s):
+        return [f"begins   {begins}"] if (begins := begin_phrase(one)) else []
+    counts = {state: int(number(tasks, state)) for state in STATES if tasks.get(state)}
+    ended = sum(counts.get(state, 0) for state in ENDED_NAMES)
+    if not sum(counts.get(state, 0) for state in INTERRUPTING) or one.get("target"):
+        return []
+    return [f"ends     {end_line(ended, sum(counts.values()), ran_s)}"]
 
 
 def time_lines(one: Json, clock: Clock) -> list[str]:

@@ -26,8 +26,10 @@ def say(life: Lifecycle, actions: Iterable[Action]) -> None:
             case Changed():
                 job_log.debug(action.shown or action.job, "%s", change_phrase(action))
             case Signal(job, attempt, host, number, stop_reason):
-                what = f"signal {number}" if number else f"end ({stop_reason or 'requested'})"
-                job_log.debug(shown_id(life, job), "attempt %d on %s: %s", attempt, host, what)
+                what = f"is sent signal {number}" if number else "is asked to end"
+                why = "" if number else f" ({stop_reason or 'requested'})"
+                shown = shown_id(life, job)
+                job_log.debug(shown, "attempt %d on %s %s%s", attempt, host, what, why)
 
 
 def change_phrase(change: Changed) -> str:

@@ -65,7 +65,7 @@ class Orders:
                 if row.id not in may:
                     raise LbdError(f"permission denied: job {row.shown} is not yours{fault}")
                 unsettled_bytes += await order.act_on(row)
-                job_log.debug(row.shown, "%s, as %s on %s wants", asked.verb, asked.user, host)
+                job_log.debug(row.shown, "%s: ordered by %s on %s", asked.verb, asked.user, host)
                 reply.done.append(row.id)
                 reply.done_ids.append(row.shown)
                 if open_for := order.open_for(row):

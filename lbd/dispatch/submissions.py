@@ -89,7 +89,8 @@ class Submissions:
             accepted = await self._ledger.submit(sent, time.time())
             if accepted.is_new:
                 count, first = accepted.count, str(accepted.first)
-                job_log.debug(first, "accepted from %s: %d to run", sent.origin, count)
+                tasks = f", {count} tasks" if count > 1 else ""
+                job_log.debug(first, "accepted from %s%s", sent.origin, tasks)
                 stored = Stored(sent.spec, sent.origin, sent.user, sent.uid)
                 self._dispatcher.keep_start(accepted.submission, stored)
                 await self._earlier_tasks.of_new(accepted, sent)

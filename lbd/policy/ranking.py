@@ -134,8 +134,15 @@ def choose_leaving(
     if not any(host.fits or host.is_taken for host in (*hosts, view.me)):
         return Nowhere(f"no suitable host: {NO_HOST_HAS}", ranked(request, view))
     if must_leave(request, view):
-        return Nowhere("no other host can take it now", ranked(request, view))
+        return Nowhere(why_nobody_else(request, view), ranked(request, view))
     return here(view, "no-willing-host", request)
+
+
+def why_nobody_else(request: PlacementRequest, view: View) -> str:
+    up = (host.name for host in view.hosts.values() if host.alive and host is not view.me)
+    if request.excluded.issuperset(up):
+        return "all other hosts are excluded"
+    return "no other host can take it now"
 
 
 def forgiven(host: HostView) -> HostView:

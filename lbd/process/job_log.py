@@ -67,7 +67,7 @@ class Step(NamedTuple):
     def text(self) -> str:
         details = ", ".join(one for one in (self.where, self.why) if one)
         what = f"{words_of(self.what)} ({details})" if details else words_of(self.what)
-        return f"{self.of}{what}: {self.before.value} → {self.after.value}"
+        return f"{self.of}{what}, {self.before.value} → {self.after.value}"
 
     def line(self) -> Line:
         return Line(self.unix_s, "debug", self.job, self.text[:LINE_CHARS_MAX])

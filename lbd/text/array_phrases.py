@@ -45,6 +45,12 @@ def failed_line(states: Mapping[str, int], failed: Sequence[FailedTask]) -> str:
     return f"{count} of {total} {tasks(total)} failed: {shown}{more}{others}"
 
 
+def how_to_see(array: object, count: int, first: int) -> str:
+    """The command that prints what the `count` tasks that failed have printed. `first`: of their
+    indexes."""
+    return f"lbctl logs --failed {array}" if count > 1 else f"lbctl logs {array}_{first}"
+
+
 def were_cancelled(count: int, of: str = "") -> str:
     return f"{count} {of}{'was' if count == 1 else 'were'} cancelled"
 
@@ -90,6 +96,15 @@ def about(seconds: float) -> str:
         if seconds >= 1.5 * unit_s:
             return f"about {seconds / unit_s:.0f} {unit}"
     return f"about {max(1.0, seconds):.0f} s"
+
+
+def end_line(ended: int, total: int, ran_s: float) -> str:
+    """When an array ends some of whose tasks have begun, the first of them `ran_s` ago, at the rate
+    until now."""
+    if not ended:
+        return "not known before one of its tasks has ended"
+    left_s = (total - ended) * ran_s / ended
+    return f"in {about(left_s)}, at the rate so far: {ended} of {total} tasks have ended"
 
 
 class Pace:

@@ -17,7 +17,7 @@ PHRASES = {
     "never": "eligibility.never keeps it here",
     "no-balancing": "the algorithm NOLB never moves commands",
     "centre-silent": "the coordinator does not answer",
-    "below-threshold": "the load is not above lim.local_threshold",
+    "below-threshold": "the load is within lim.local_threshold",
     "wanted": "requested with --host",
     "must-stay": "asked to stay here",
     "asked-to-stay": "--local was given",
@@ -27,6 +27,7 @@ TIMED = {
     "lowest": "the command and those already there would finish soonest",
     "no-gain": "the command and those already running would finish no sooner on any other host",
 }
+CHOSEN = ("lowest", "random")  # of the hosts that were compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,24 @@ class LoadsSeen:
     here_with_it: float | None = None
 
 
-def why_placed(reason: str, algorithm: str = "", seen: LoadsSeen | None = None) -> str:
-    """`reason`: the policy's, in one word. With the numbers that are known."""
-    seen = seen or LoadsSeen()
+def why_not_here(*, remote: bool, excluded: str = "") -> str:
+    """The user's own words by which a command leaves whatever the loads are; "" for none.
+    `excluded`: this host's name, if it is."""
+    if remote:
+        return "--remote was given"
+    return f"-x {excluded} was given" if excluded else ""
+
+
+def why_placed(
+    reason: str, algorithm: str = "", seen: LoadsSeen | None = None, not_here: str = ""
+) -> str:
+    """`reason`: the policy's, in one word. With the numbers that are known. `not_here`: as
+    `why_not_here` has it, and said first, since without it the command might have stayed."""
+    phrase = why_chosen(reason, algorithm, seen or LoadsSeen(), "other " * bool(not_here))
+    return f"{not_here}; {phrase}" if not_here and reason in CHOSEN else phrase
+
+
+def why_chosen(reason: str, algorithm: str, seen: LoadsSeen, other: str) -> str:
     if algorithm in ("P2C", "PREDICT") and reason in TIMED:
         return TIMED[reason]
     if reason == "below-threshold" and None not in (seen.here, seen.local_threshold):
@@ -54,9 +70,10 @@ def why_placed(reason: str, algorithm: str = "", seen: LoadsSeen | None = None) 
     if reason == "no-gain" and seen.min_gain is not None:
         return f"no other host is better by more than {seen.min_gain:.2f} (lim.min_gain)"
     if reason == "lowest" and seen.chosen_with_it is not None:
-        ours = "" if seen.here_with_it is None else f"; here it would be {seen.here_with_it:.2f}"
+        is_compared = seen.here_with_it is not None and not other
+        ours = f"; here it would be {seen.here_with_it:.2f}" if is_compared else ""
         return (
             f"its load will be {seen.chosen_with_it:.2f}, "
-            f"the lowest of the hosts that accept commands now{ours}"
+            f"the lowest of the {other}hosts that accept commands now{ours}"
         )
     return PHRASES.get(reason, reason.replace("-", " "))

@@ -180,7 +180,8 @@ VERBOSE = [
     ((), r"(h1 \(this host\): load .* \(lim.local_threshold\)|h[123].*: .+)"),
     (("-H", "h2"), "h2: requested with --host"),
     (("-H", "h1"), r"h1 \(this host\): requested with --host"),
-    (("--remote", "-x", "h2"), r"h3: its load will be [\d.]+, the lowest .*; here it would be .*"),
+    (("--remote", "-x", "h2"), r"h3: --remote was given; its load will be [\d.]+, the lowest .*"),
+    (("-x", "h1,h2"), r"h3: -x h1 was given; its load will be [\d.]+, the lowest .*"),
 ]
 
 

@@ -42,7 +42,7 @@ def test_the_caller_has_the_last_word(lab):
 
 def test_v_says_what_was_kept_back(lab):
     result = lab.run("h1", "lbrun", "-v", "-H", "h2", "true", env=GIVEN)
-    said = result.stderr.partition("withheld: ")[2]
+    said = result.stderr.partition("; variables withheld (environment.deny): ")[2]
     assert set(said.strip(" )\n").split(", ")) >= DENIED
     assert "secret" not in result.stderr
 

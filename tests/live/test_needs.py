@@ -42,7 +42,7 @@ def test_a_command_goes_where_what_it_needs_is_and_is_told_what_it_got(lab, fron
     lab.wait_until(lambda: used(lab) == 0, "nothing is held")
     if queue:
         said = lab.run("h1", "lbctl", "logs", "--daemons", "last", check=True).stdout
-        assert "attempt 1, got gpu 0,1" in said
+        assert "attempt 1: got gpu 0,1" in said
 
 
 def test_nobody_gets_what_another_has_also_over_a_restart_of_the_lbm(lab, tmp_path):

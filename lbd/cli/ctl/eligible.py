@@ -18,7 +18,7 @@ LISTS = (("always", "your list"), ("never", "your list"),
 
 
 def add_command(parser: Parser, nargs: str | None = "?") -> None:
-    parser.add_argument("command", metavar="COMMAND", nargs=nargs, help="is not run")
+    parser.add_argument("command", metavar="COMMAND", nargs=nargs, help="only asked about, not run")
     rest = parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER)
     rest.required = False  # else it is named as missing where COMMAND is
 
@@ -47,7 +47,7 @@ def eligible(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def show_one(command: Sequence[str], reply: Json) -> None:
-    put(f"{' '.join(command)}: {verdict_line(reply)}")
+    put(f"{' '.join(command)}: under lbsh it {verdict_line(reply)}")
     put(f"known as      {text(reply, 'key')}")
     if needs := text(reply, "needs"):
         put(f"runs where    {needs} (eligibility.features)")
@@ -57,7 +57,8 @@ def show_one(command: Sequence[str], reply: Json) -> None:
         put(f"CPU time      {mean} by {runs} measured run{'s' * (runs > 1)}, the last {ago} ago")
     else:
         put("CPU time      not known")
-    put(f"worth moving  from {duration(number(reply, 'threshold_s'))} (lim.job_threshold_s)")
+    threshold = duration(number(reply, "threshold_s"))
+    put(f"worth moving  from {threshold} of CPU time (lim.job_threshold_s)")
 
 
 def show_all(reply: Json) -> None:

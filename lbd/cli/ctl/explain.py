@@ -52,7 +52,7 @@ def explain(daemons: Daemons, options: argparse.Namespace) -> int:
     asked["kept"] = in_list(kept, name_of(argv), key_of(argv))
     reply = ask_both(daemons.lbm, daemons.lim, request, asked)
     eligible, trouble = ask_eligible(daemons.lbm, command), trouble_here(reply, asked)
-    show(reply, command, options.json, eligible, trouble)
+    show(reply, request, command, options.json, eligible, trouble)
     return 0
 
 

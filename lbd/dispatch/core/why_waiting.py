@@ -214,6 +214,8 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
             return f"it needs {slots} slots on {only}, which has {queues.hosts[only].slots}"
         if slots > largest:
             why = f"it needs {slots} slots on one host; the largest host has {largest}"
+        elif live.job.barred.issuperset(queues.hosts):
+            why = f"all hosts that accept jobs now are excluded: {_some(sorted(queues.hosts))}"
         else:
             why = "no host that accepts jobs now is suitable"
         return "; ".join(filter(None, (why, _by_reason(away))))

@@ -9,6 +9,7 @@ so soon. What is known of others may be old: the host itself has the last word.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from lbd.lbm.core.environment import names_shown
 from lbd.lbm.core.journey_events import Looked, Question, Refused, Slots
 from lbd.model import NO_NEEDS, HostId, Needs
 
@@ -171,7 +172,8 @@ class Search:
             return reason
         if self.refusals and self.demands.mode != "auto":
             return self.refusals[-1].advice
-        return "; ".join(filter(None, (reason, self.left_out)))
+        given = as_excluded(reason, self.demands.excluded)
+        return "; ".join(filter(None, (given, self.left_out)))
 
     def refused(self, host: HostId, answer: Refused) -> None:
         self.refusals.append(answer)
@@ -209,6 +211,11 @@ class Search:
     @property
     def _is_strict(self) -> bool:
         return self.demands.mode != "auto" or self.is_too_wide
+
+
+def as_excluded(reason: str, excluded: Collection[str]) -> str:
+    """`reason`, why no host can take a command, with the user's own part in it."""
+    return f"{reason} (-x: {names_shown(list(excluded))})" if excluded else reason
 
 
 def too_few(least: int, able: Mapping[HostId, int], named: HostId | None) -> str:

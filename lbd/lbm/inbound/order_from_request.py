@@ -83,7 +83,9 @@ def withheld_here(request: lbm_pb2.RunRequest, config: Config) -> str:
     names = [item.partition(b"=")[0] for item in request.environment]
     dropped = [name.decode(errors="replace") for name in names if is_code(name)]
     rule = "programs" if config.admission.programs else "deny_programs"
-    return f"withheld there (admission.{rule}): {names_shown(dropped)}" if dropped else ""
+    if not dropped:
+        return ""
+    return f"variables withheld there (admission.{rule}): {names_shown(dropped)}"
 
 
 @functools.lru_cache(maxsize=1)

@@ -19,7 +19,7 @@ from lbd.local.json_socket import Json
 from lbd.policy.invocation import key_of
 from lbd.policy.needs import counted_peak
 from lbd.process.job_log import JobLog
-from lbd.text.placement_phrases import why_placed
+from lbd.text.placement_phrases import why_not_here, why_placed
 
 if TYPE_CHECKING:
     from lbd.lbm.learnt_file import Run
@@ -53,6 +53,13 @@ class Bookkeeping:
         found = self._eligible = eligible.judge(self.job.uid, request.argv, request.directory)
         return e.Judged(found.leaves, found.reason, found.measure and not found.by)
 
+    @property
+    def not_here(self) -> str:
+        """Why its user lets it not stay, in their words; "" if it may."""
+        own, request = self._home.config.host.name, self._request
+        excluded = own if own in request.excluded else ""
+        return why_not_here(remote=request.mode == "remote", excluded=excluded)
+
     def in_json(self, question: e.Question) -> Json:
         """For the LIM."""
         request = self._request
@@ -68,7 +75,7 @@ class Bookkeeping:
             return reason
         word, mark, rest = reason.partition("; ")
         shown = self.said.phrase if self.said is not None and self.said.reason == word else ""
-        return (shown or why_placed(word)) + mark + rest
+        return (shown or why_placed(word, not_here=self.not_here)) + mark + rest
 
     def note(self, action: e.Action) -> None:
         """Passes over what is not to be noted."""

@@ -130,7 +130,7 @@ class Command:
                 )
             case e.AskLim(question, insist):
                 asked = self._books.in_json(question)
-                said = await ask_place(self._home, asked, question, insist)
+                said = await ask_place(self._home, asked, question, insist, self._books.not_here)
                 self._books.said = said if isinstance(said, e.LimSaid) else None
                 return said
             case e.WaitForRoom(limit_s):

@@ -28,14 +28,16 @@ def in_json(question: e.Question, job: Job, cpu_s: float, needs: Needs, *, repor
 
 
 async def ask_place(
-    home: OutboundContext, asked: Json, question: e.Question, insist: bool
+    home: OutboundContext, asked: Json, question: e.Question, insist: bool, not_here: str = ""
 ) -> e.Event:
-    """`asked`: the question, in full."""
+    """`asked`: the question, in full. `not_here`: why its user lets it not stay."""
     home.notes.flush()
     may_be_no = insist or question.must_leave or bool(asked["needs"])
     try:
         answer = await home.ask_lim(asked, must=insist, may_be_no=may_be_no)
-        said = lim_said(answer, home.config.host.name)
+        own = HostId(home.config.host.name)
+        may_stay = not (question.must_leave or own in question.excluded)
+        said = lim_said(answer, own if may_stay else "", not_here)
     except Refusal as refusal:
         return e.LimRefused(str(refusal))
     except Unavailable as problem:
@@ -59,8 +61,8 @@ async def ask_slots(
         return e.LimSilent(str(problem), home.known_address(wanted))
 
 
-def lim_said(answer: Json, own: str = "") -> e.LimSaid:
-    """Raises Unavailable."""
+def lim_said(answer: Json, own: str = "", not_here: str = "") -> e.LimSaid:
+    """`own`: this host, if the command may stay. Raises Unavailable."""
     try:
         verdict = Verdict(answer.get("verdict"))
     except ValueError:
@@ -69,7 +71,8 @@ def lim_said(answer: Json, own: str = "") -> e.LimSaid:
     reason = str(answer.get("reason"))
     phrase = ""
     if "load_here" in answer:
-        phrase = why_placed(reason, str(answer.get("algorithm")), loads_seen(answer, host, own))
+        seen = loads_seen(answer, host, own)
+        phrase = why_placed(reason, str(answer.get("algorithm")), seen, not_here)
     return e.LimSaid(verdict, host, address, reason, phrase)
 
 

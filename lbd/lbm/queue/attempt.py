@@ -26,7 +26,7 @@ from lbd.lbm.inbound.dry_start import dry_start
 from lbd.lbm.inbound.order_from_request import make_order, over_memory, phase_of
 from lbd.lbm.inbound.performer import FAULT, Performer, job_log, not_started
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
-from lbd.lbm.queue.own_files import CANNOT_OPEN, own_files, why_not_opened, writing_to
+from lbd.lbm.queue.own_files import EXIT_CANNOT_OPEN, own_files, why_not_opened, writing_to
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.staging.attempt_files import AttemptFiles, result_of
 from lbd.lbm.staging.workdirs import FilesRefused
@@ -54,7 +54,7 @@ class Attempt(Performer):
         self.id = JobId(f"{start.job}.{start.attempt}")  # for the keeper
         self.start = start
         self.shown = shown_id(start.job, start.array, start.array_index)
-        self.which = f"attempt {start.attempt}, "
+        self.which = f"attempt {start.attempt}: "
         self._client, self._report = client, report
         self._common = host.submitted.common(start)
         self.request = self._common.request
@@ -312,11 +312,13 @@ def output_trouble(attempt: Attempt, spool: Spool, status: int | None) -> str:
     start, request = attempt.start, attempt.request
     output, error = own_files(start, attempt.host.config.host.name)
     complaint = ""
-    if status == CANNOT_OPEN and (output or error):
+    if status == EXIT_CANNOT_OPEN and (output or error):
         name = "out" if request.joined_outputs and not request.closed_fds & 2 else "err"
         with contextlib.suppress(OSError):
             said = spool.read(start.job, start.attempt, name, 0, waits=False)
             complaint = why_not_opened(said.data, output, error)
+            if complaint:  # that says it better than the shell, and the command has not run
+                spool.drop(start.job, start.attempt, name)
     return spool.ended(start.job, start.attempt, spooled=not output) or complaint
 
 

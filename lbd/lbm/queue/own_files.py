@@ -8,11 +8,12 @@ import re
 from collections.abc import Sequence
 
 from lbd.net.gen import dispatch_pb2
+from lbd.text.job_phrases import CANNOT_OPEN
 from lbd.text.name_patterns import fill_in, shown_id
 from lbd.text.one_line import one_line
 
 # What cannot be opened is our failure, 125, and no status of the command's.
-CANNOT_OPEN = 125
+EXIT_CANNOT_OPEN = 125
 BOTH = b'o=$1; shift 2; command exec >"$o" 2>&1 || exit 125; exec "$@"'
 APART = b'o=$1 e=$2; shift 2; command exec >"$o" 2>"$e" || exit 125; exec "$@"'
 ERROR_ONLY = b'e=$2; shift 2; command exec 2>"$e" || exit 125; exec "$@"'
@@ -45,4 +46,4 @@ def why_not_opened(said: bytes, output: bytes, error: bytes) -> str:
         return ""
     why = b"No such directory" if found[2] in NO_DIRECTORY else found[2]
     shown = one_line(os.fsdecode(found[1]), 4 * WHY_CHARS_MAX)
-    return f"cannot open the output file {shown}: {one_line(os.fsdecode(why), WHY_CHARS_MAX)}"
+    return f"{CANNOT_OPEN} {shown}: {one_line(os.fsdecode(why), WHY_CHARS_MAX)}"

@@ -160,6 +160,10 @@ class Spool:
             if (notify := self.when_shown.get((job, attempt))) is not None:
                 notify()
 
+    def drop(self, job: str, attempt: int, name: str) -> None:
+        """What it has printed there. Raises OSError."""
+        os.truncate(self._file(job, attempt, name), 0)
+
     def ended(self, job: str, attempt: int, *, spooled: bool = True) -> str:
         """All of its processes have. Why its output may not be whole, "" if it is. `spooled`: it
         wrote here, and not to files of its own."""

@@ -10,6 +10,7 @@ import os
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import Refuse
 from lbd.lbm.core.journey import keeps_here
+from lbd.lbm.core.next_host_after_refusal import as_excluded
 from lbd.lbm.inbound.checked_request import read_run_request
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.dry_start import dry_start
@@ -85,7 +86,7 @@ class Checks:
         to_lim |= {"op": "place", "dry": True, **self._learnt(question, caller)}
         if self._is_kept(question):
             return await self._kept(to_lim, argv_of(question))
-        reply = await self._home.lim.call(to_lim, ASK_LIM_S)
+        reply = await self._placed(to_lim)
         unable = await self._unable(question, caller)
         wanted = question.get("wanted")
         if isinstance(wanted, str) and wanted in unable:
@@ -106,6 +107,15 @@ class Checks:
             if isinstance(row, dict) and row.get("name") in unable:
                 row["why"] = unable[row["name"]]
         return reply
+
+    async def _placed(self, to_lim: Json) -> Json:
+        """Raises Refusal."""
+        excluded = to_lim.get("excluded")
+        try:
+            return await self._home.lim.call(to_lim, ASK_LIM_S)
+        except Refusal as refusal:
+            names = [str(name) for name in excluded] if isinstance(excluded, list) else []
+            raise Refusal(as_excluded(str(refusal), names), refusal.code) from None
 
     def _is_kept(self, question: Json) -> bool:
         """By the owner's list of what never leaves, or by the user's, as the client says; the user

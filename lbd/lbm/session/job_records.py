@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.outbound.context import Underway
+from lbd.lbm.queue.dispatcher_client import OWN_KEY
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.usage.record import Usage
 from lbd.load.process_table import task_of
@@ -158,4 +159,20 @@ def attempt_json(attempt: dispatch_pb2.AttemptInfo) -> Json:
         "exit_status": attempt.exit_status if attempt.HasField("exit_status") else None,
         "reason": attempt.reason or None,
         "slots": attempt.slots or 1,
+    }
+
+
+def given_json(given: dispatch_pb2.GivenInfo) -> Json:
+    """What is null was not given; without `output` it is kept for `lbctl logs`. A key that our
+    `lbrun` made up is nobody's."""
+    return {
+        "directory": os.fsdecode(given.directory) or None,
+        "output": os.fsdecode(given.output) or None,
+        "error": os.fsdecode(given.error) or None,
+        "timeout_s": given.timeout_s or None,
+        "memory_bytes": given.memory_bytes or None,
+        "idempotency_key": None if given.key.startswith(OWN_KEY) else given.key or None,
+        "may_restart": given.may_restart,
+        "begin": given.begin or None,
+        "notify": os.fsdecode(given.notify) or None,
     }

@@ -13,10 +13,15 @@ from lbd.errors import Unavailable
 from lbd.keeper.run_as import Asker, is_same
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
-from lbd.lbm.queue.dispatcher_client import CHECKPOINT, NO_QUEUE, DispatcherClient, ranges_of
+from lbd.lbm.queue.dispatcher_client import (
+    CHECKPOINT,
+    NO_QUEUE,
+    DispatcherClient,
+    ranges_of,
+)
 from lbd.lbm.queue.logs import cut_short
 from lbd.lbm.session.array_json import array_json, counts_json, name_of, update_of, which_task
-from lbd.lbm.session.job_records import attempt_json, job_json, needs_json
+from lbd.lbm.session.job_records import attempt_json, given_json, job_json, needs_json
 from lbd.lbm.session.prediction_json import (
     calibration_json,
     interval,
@@ -364,21 +369,6 @@ def queued_json(job: pb.JobInfo) -> Json:
     if job.attempts:
         reply["attempts"] = [attempt_json(one) for one in job.attempts]
     return reply
-
-
-def given_json(given: pb.GivenInfo) -> Json:
-    """What is null was not given; without `output` it is kept for `lbctl logs`."""
-    return {
-        "directory": os.fsdecode(given.directory) or None,
-        "output": os.fsdecode(given.output) or None,
-        "error": os.fsdecode(given.error) or None,
-        "timeout_s": given.timeout_s or None,
-        "memory_bytes": given.memory_bytes or None,
-        "idempotency_key": given.key or None,
-        "may_restart": given.may_restart,
-        "begin": given.begin or None,
-        "notify": os.fsdecode(given.notify) or None,
-    }
 
 
 def target_json(job: pb.JobInfo) -> Json:

@@ -19,14 +19,14 @@ def make_why(asked: Asked) -> Page:
         Field("host", "Requested host (-H)", host),
         Field("leave", "Must leave this host", asked.word("leave"), ("", "yes"), "no"),
     ], "Ask")  # fmt: skip
-    return Page("Why there", [form, *why_parts(reply)], reply, "/why")
+    return Page("Why there", [form, *why_parts(reply, request)], reply, "/why")
 
 
-def why_parts(reply: Json) -> list[Part]:
+def why_parts(reply: Json, request: Json) -> list[Part]:
     verdict, chosen = text(reply, "verdict"), text(reply, "host")
     facts = [
         ("a command from this host", plain(f"{VERDICTS.get(verdict, verdict)}: {chosen}", GOOD)),
-        ("because", plain(why_of(reply))),
+        ("because", plain(why_of(reply, request))),
         ("reason, in a word", plain(text(reply, "reason"))),
         ("algorithm", Item(text(reply, "algorithm"), href="/settings")),
     ]

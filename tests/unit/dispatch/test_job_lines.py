@@ -46,7 +46,7 @@ def test_all_of_it_is_under_the_id_that_people_know():
     lines, _ = RECENT.of(TASK.shown, time.time())
     assert [(line.job, line.text) for line in lines] == [
         (TASK.shown, "attempt 1 sent to h3"),
-        (TASK.shown, "attempt 1 on h3: signal 15"),
-        (TASK.shown, "attempt 1 on h3: end (cancel)"),
+        (TASK.shown, "attempt 1 on h3 is sent signal 15"),
+        (TASK.shown, "attempt 1 on h3 is asked to end (cancel)"),
         (TASK.shown, "attempt 1 done"),
     ]

@@ -94,6 +94,13 @@ def test_must_leave_with_nobody_willing(why, may_wait, outcome):
     assert isinstance(found, Nowhere) == (outcome != "no-free-slot")
 
 
+def test_all_hosts_that_are_up_may_be_excluded():
+    seen = view({"h1": 0.0, "h2": 0.3, "h3": math.inf}, whys={"h3": "down"}, dead=["h3"])
+    for excluded in ({"h1", "h2", "h3"}, {"h1", "h2"}):
+        found = decide(request(excluded=frozenset(excluded)), seen)
+        assert found.reason == "all other hosts are excluded"
+
+
 def test_must_leave_with_nobody_there():
     seen = view({"h1": 0.0, "h2": math.inf}, whys={"h2": "down"}, dead=["h2"])
     found = decide(request(must_leave=True), seen)

@@ -152,7 +152,7 @@ class Phase(Enum):
 
 def test_a_step_says_what_has_led_where(log):
     event = NotStarted("no such file", "exec")
-    log.step("h1-1", event, Phase.SPAWNING, Phase.OVER, "attempt 2, ")
+    log.step("h1-1", event, Phase.SPAWNING, Phase.OVER, "attempt 2: ")
     log.step("h1-1", event, Phase.OVER, Phase.OVER)
     (kept,) = log._recent._kept
-    assert kept.text == "attempt 2, not started (no such file): spawning → over"
+    assert kept.text == "attempt 2: not started (no such file), spawning → over"

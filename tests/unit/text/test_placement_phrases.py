@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import lbd.policy
-from lbd.text.placement_phrases import PHRASES, LoadsSeen, why_placed
+from lbd.text.placement_phrases import PHRASES, LoadsSeen, why_not_here, why_placed
 
 SEEN = LoadsSeen(0.0512, 0.7, 0.1, 1.0, 2.8)
 LOWEST = "its load will be 1.00, the lowest of the hosts that accept commands now"
@@ -19,7 +19,7 @@ LOWEST = "its load will be 1.00, the lowest of the hosts that accept commands no
         ("below-threshold", "P2C", SEEN, "load 0.05 is below 0.70 (lim.local_threshold)"),
         ("below-threshold", "GLOBAL", LoadsSeen(0.0, 0.0),
          "load 0.00 is no more than 0.00 (lim.local_threshold)"),
-        ("below-threshold", "", None, "the load is not above lim.local_threshold"),
+        ("below-threshold", "", None, "the load is within lim.local_threshold"),
         ("lowest", "GLOBAL", SEEN, f"{LOWEST}; here it would be 2.80"),
         ("lowest", "GLOBAL", LoadsSeen(chosen_with_it=1.0), LOWEST),
         ("lowest", "P2C", SEEN, "the command and those already there would finish soonest"),
@@ -30,6 +30,30 @@ LOWEST = "its load will be 1.00, the lowest of the hosts that accept commands no
 )  # fmt: skip
 def test_the_reason_has_its_numbers_in_it(reason, algorithm, seen, said):
     assert why_placed(reason, algorithm, seen) == said
+
+
+@pytest.mark.parametrize(
+    ("reason", "algorithm", "seen", "said"),
+    [
+        ("lowest", "GLOBAL", SEEN,
+         "--remote was given; its load will be 1.00, the lowest of the other hosts that accept "
+         "commands now"),
+        ("lowest", "P2C", SEEN,
+         "--remote was given; the command and those already there would finish soonest"),
+        ("random", "RANDOM", None, "--remote was given; picked at random (RANDOM)"),
+        ("wanted", "GLOBAL", SEEN, "requested with --host"),
+    ],
+)  # fmt: skip
+def test_a_command_that_may_not_stay_is_not_said_to_have_left_for_the_loads(
+    reason, algorithm, seen, said
+):
+    assert why_placed(reason, algorithm, seen, why_not_here(remote=True)) == said
+
+
+def test_the_users_words_for_another_host():
+    assert why_not_here(remote=True, excluded="h1") == "--remote was given"
+    assert why_not_here(remote=False, excluded="h1") == "-x h1 was given"
+    assert why_not_here(remote=False) == ""
 
 
 def test_every_reason_of_a_policy_has_words():

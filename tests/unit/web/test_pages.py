@@ -66,7 +66,7 @@ def test_why_there():
     ]
     reply = {"verdict": "there", "host": "h2", "reason": "lowest", "algorithm": "GLOBAL",
              "candidates": candidates}  # fmt: skip
-    parts = why_parts(reply)
+    parts = why_parts(reply, {})
     facts = {name: item.text for name, item in parts[0].items}
     assert facts["a command from this host"] == "goes there: h2"
     assert "0.20" in facts["because"]

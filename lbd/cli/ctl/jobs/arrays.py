@@ -42,12 +42,13 @@ def wait_showing(ask: Ask, ids: list[str], give_up_s: float, progress: Progress)
         progress.clear()
 
 
-def unsuccessful(states: Json, ids: list[str]) -> str:
-    """What to say at the end of a wait; "" if all went well."""
+def outcome(states: Json, ids: list[str]) -> str:
+    """What to say at the end of a wait that was shown; "" where nothing is known of it."""
     counts = {state: int(count) for state, count in states.items() if isinstance(count, int)}
     failed, cancelled = failed_in(counts), counts.get("cancelled", 0)
     if not failed and not cancelled:
-        return ""
+        total = sum(counts.values())
+        return f"all {total} are done" if total > 1 else f"job {ids[0]} is done" if total else ""
     others = f", {were_cancelled(cancelled)}" if cancelled else ""
     how = f": see `lbctl job {ids[0]}`" if len(ids) == 1 else ""
     return f"{failed} of {sum(counts.values())} failed{others}{how}"

@@ -42,31 +42,34 @@ def where_it_goes(job: Json) -> str:
     return f"the output of job {text(job, 'id')} goes to {own_file(output, job)}{beside}"
 
 
-def copy_files(job: Json, copied: set[str]) -> None:
+def copy_files(job: Json, copied: set[str]) -> bool:
     """To our own outputs, what it has written to files of its own; of those of `copied`, which
-    others of its array write to, too, not again."""
+    others of its array write to, too, not again. Whether that was anything."""
+    found = False
     for descriptor, name in ((1, "output"), (2, "error")):
         if not (pattern := text(job, name)):
             continue
         path = os.path.join(text(job, "directory"), own_file(pattern, job))
         if os.path.isabs(path) and path not in copied:  # else it was in a directory of its own
             copied.add(path)
-            copy_file(path, descriptor, number(job, "started"), text(job, "user"))
+            found |= copy_file(path, descriptor, number(job, "started"), text(job, "user"))
+    return found
 
 
-def copy_file(path: str, descriptor: int, started_unix_s: float, user: str) -> None:
+def copy_file(path: str, descriptor: int, started_unix_s: float, user: str) -> bool:
+    """Returns whether there was anything to copy."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     if (child := os.fork()) == 0:
         os.close(reader)
         _read_as(user, path, writer, started_unix_s)
     os.close(writer)
-    is_read, ready = False, select.poll()  # whatever number it has
+    found, is_read, ready = False, False, select.poll()  # whatever number it has
     ready.register(reader, select.POLLIN)
     try:
         while not is_read and ready.poll(STALLED_S * 1e3):
             data = os.read(reader, PIECE_BYTES)
             write_all(descriptor, data)
-            is_read = not data
+            is_read, found = not data, found or bool(data)
         if not is_read:
             complain("lbctl", f"{path}: nothing was read of it within {STALLED_S:g} s; given up")
     finally:
@@ -75,6 +78,7 @@ def copy_file(path: str, descriptor: int, started_unix_s: float, user: str) -> N
             os.kill(child, signal.SIGKILL)  # it may hang for as long as its file system does
         with suppress(ChildProcessError):  # who started us may have SIGCHLD ignored
             os.waitpid(child, 0 if is_read else os.WNOHANG)
+    return found
 
 
 def _read_as(user: str, path: str, writer: int, started_unix_s: float) -> NoReturn:

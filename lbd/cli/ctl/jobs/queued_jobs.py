@@ -2,6 +2,7 @@
 
 import argparse
 import base64
+import contextlib
 import math
 import sys
 import time
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from lbd.cli.complaints import complain, report_error
-from lbd.cli.ctl.jobs.arrays import unsuccessful, wait_showing
+from lbd.cli.ctl.jobs.arrays import outcome, wait_showing
 from lbd.cli.ctl.jobs.listing import job_lines
 from lbd.cli.ctl.jobs.own_files import copy_files, where_it_goes
 from lbd.cli.program import Parser
@@ -22,6 +23,7 @@ from lbd.console.job_details import (
     DETAIL_INDENT,
     attempt_row,
     detail_lines,
+    end_phrase,
 )
 from lbd.console.jobs import ANSWER_S
 from lbd.console.output import own_page, print_json, put, wrapped
@@ -29,8 +31,10 @@ from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.local.json_socket import AWAY, SEVERAL, Refusal
 from lbd.local.write_all import write_all
+from lbd.text.job_phrases import CANNOT_OPEN
 
 FAILED = ("failed", "lost")
+UNSUCCESSFUL = (*FAILED, "cancelled")
 SHOWN_MAX = 1000  # outputs of tasks
 PATIENCE_S = 15.0
 OUTPUTS_S = 600.0  # for those of --fetch, once all jobs have ended
@@ -67,8 +71,8 @@ def add_logs_options(parser: Parser) -> None:
                              "their standard error goes to stderr, so use 2>&1 to keep the order "
                              "in a file or pipe")  # fmt: skip
     parser.add_argument("--daemons", action="store_true",
-                        help="instead of its output, what the daemons of all hosts logged about it "
-                             "since they started")  # fmt: skip
+                        help="instead of its output, what was done with it, step by step, as the "
+                             "daemons of all hosts logged it since they started")  # fmt: skip
     add_id(parser)
 
 
@@ -210,6 +214,8 @@ def show_output(
             asked = True
             show_rest(daemons, ids, None if follows or attempt else copied, printed=printed)
         if not (follows and reply.get("more")):
+            if follows and text(reply, "state") in UNSUCCESSFUL:
+                say_how_it_ended(daemons, ids)
             return 0
         time.sleep(FOLLOW_S)
 
@@ -235,12 +241,24 @@ def show_rest(daemons: Daemons, ids: list[str], copied: set[str] | None, *, prin
     if is_pending:
         reason = text(job, "reason")
         said.append(f"job {text(job, 'id')} has not started" + (f": {reason}" if reason else ""))
+    elif copied is not None:
+        if (reason := text(job, "reason")).startswith(CANNOT_OPEN):
+            complain("lbctl", f"job {text(job, 'id')} never ran: {reason}")
+            return
+        if copy_files(job, copied):
+            return
     if where := where_it_goes(job):
         said.append(where)
     if said:
         complain("lbctl", "; ".join(said))
-    if copied is not None and not is_pending:
-        copy_files(job, copied)
+
+
+def say_how_it_ended(daemons: Daemons, ids: list[str]) -> None:
+    """Of a job that was followed and has not succeeded: its output alone does not say so."""
+    with contextlib.suppress(LbdError):
+        found = tables(daemons.lbm({"op": "queue.jobs", "ids": ids}, ANSWER_S), "jobs")
+        for one in found:
+            complain("lbctl", end_phrase(one))
 
 
 def patiently(
@@ -309,6 +327,6 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json(tables(reply, "jobs"))
     if trouble := text(reply, "outputs_trouble"):
         complain("lbctl", f"outputs not fetched yet: {trouble}")
-    if line := unsuccessful(counts, ids):
+    if line := outcome(counts, ids):
         complain("lbctl", line)
     return 0 if reply.get("all_done") else NOT_ALL

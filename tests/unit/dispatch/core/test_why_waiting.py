@@ -60,7 +60,7 @@ def test_the_reasons():
     submit(life, "6", slots=2)
     assert reason(life, "6") == "it needs 2 slots on one host; the largest host has 1"
     submit(life, "7", barred=frozenset({HostId("h1")}))
-    assert reason(life, "7") == "no host that accepts jobs now is suitable"
+    assert reason(life, "7") == "all hosts that accept jobs now are excluded: h1"
     submit(life, "8", slots=2, only=HostId("h1"))
     assert reason(life, "8") == "it needs 2 slots on h1, which has 1"
     for name in ("5", "6", "7", "8"):
@@ -160,7 +160,8 @@ def test_hosts_that_take_no_jobs_now_are_named_where_none_of_the_others_will_do(
     life.host_gone(HostId("h3"), 0.0, DICE, Closed.DRAINED)
     life.host_gone(HostId("h4"), 0.0, DICE)
     submit(life, "1", barred=frozenset({HostId("h1"), HostId("h2"), HostId("h4")}))
-    assert reason(life, "1") == "no host that accepts jobs now is suitable; h3: drained"
+    said = "all hosts that accept jobs now are excluded: h1, h2; h3: drained"
+    assert reason(life, "1") == said
     submit(life, "2", slots=2)
     said = "it needs 2 slots on one host; the largest host has 1; h3: drained; h4: out of contact"
     assert reason(life, "2") == said

@@ -121,6 +121,15 @@ def test_several_slots(life):
     Life(**demands).goes(*steps)
 
 
+def test_what_nobody_takes_names_the_hosts_that_its_user_excluded():
+    search = Life(excluded=frozenset({H2, H1})).journey.search
+    assert search.why_nobody("no host is left") == "no host is left (-x: h1, h2)"
+    search.left_out = "h3: no such directory"
+    said = "no host is left (-x: h1, h2); h3: no such directory"
+    assert search.why_nobody("no host is left") == said
+    assert Life().journey.search.why_nobody("no host is left") == "no host is left"
+
+
 def test_from_the_start_only_what_its_user_excluded_and_what_it_lacks_is_left_out():
     search = Life(excluded=frozenset({H1})).journey.search
     search.excluded.add(H2)

@@ -47,5 +47,8 @@ def test_what_the_rules_for_programs_withhold_is_named():
     request = lbm_pb2.RunRequest(origin="h1", argv=[b"cc"], environment=environment)
     config = Config(admission=AdmissionConfig(deny_programs=("/usr/bin/ffmpeg",)))
     names = "LD_PRELOAD, PYTHONPATH"
-    assert withheld_here(request, config) == f"withheld there (admission.deny_programs): {names}"
+    assert (
+        withheld_here(request, config)
+        == f"variables withheld there (admission.deny_programs): {names}"
+    )
     assert withheld_here(request, Config()) == ""

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from lbd.lbm.queue.own_files import CANNOT_OPEN, why_not_opened, writing_to
+from lbd.lbm.queue.own_files import EXIT_CANNOT_OPEN, why_not_opened, writing_to
 
 DASH = b"lbd: 1: cannot create no/7.out: Directory nonexistent\n"
 
@@ -40,7 +40,7 @@ def test_what_a_command_says_is_no_reason(said):
 def test_the_shell_here_is_understood(tmp_path, names):
     argv = writing_to(*names, [b"touch", b"ran"], appends=False)
     ended = subprocess.run(argv, cwd=tmp_path, capture_output=True, timeout=20)
-    assert ended.returncode == CANNOT_OPEN
+    assert ended.returncode == EXIT_CANNOT_OPEN
     assert why_not_opened(ended.stderr, *names).startswith(
         "cannot open the output file a: b/out: No"
     )

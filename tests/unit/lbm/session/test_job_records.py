@@ -2,7 +2,7 @@
 
 import pytest
 
-from lbd.lbm.session.job_records import job_json
+from lbd.lbm.session.job_records import given_json, job_json
 from lbd.lbm.session.queue_questions import queued_json
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
@@ -23,3 +23,10 @@ def test_a_task_of_the_queue_has_an_index_and_an_array_has_none():
     array = pb.JobInfo(id=12, array_id=12)
     array.array.indexes = "1-9"
     assert "array_index" not in queued_json(array)
+
+
+def test_a_key_that_lbrun_made_up_is_nobodys():
+    keys = [
+        given_json(pb.GivenInfo(key=key))["idempotency_key"] for key in ("night", "", "lbrun:1f")
+    ]
+    assert keys == ["night", None, None]

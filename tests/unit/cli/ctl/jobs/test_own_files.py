@@ -44,9 +44,7 @@ def test_the_files_of_failed_tasks_are_shown_where_they_can_be_read(daemon, capf
     out, err = capfdbinary.readouterr()
     heads = [f"==> 5_{index}: failed on h2, exit 1 <==\n".encode() for index in (1, 2, 3)]
     assert out == heads[0] + b"no such key\n" + heads[1] + heads[2] + b"\xffno\n"
-    assert err.decode().splitlines() == [
-        f"lbctl: the output of job 5_{index} goes to run.{index}" for index in (1, 2, 3)
-    ]
+    assert err.decode() == "lbctl: the output of job 5_2 goes to run.2\n"
 
 
 def test_what_tasks_wrote_to_one_file_is_shown_once(daemon, capfdbinary, tmp_path):
@@ -86,6 +84,15 @@ def test_of_a_file_that_could_not_be_opened_only_why_is_shown(daemon, capfdbinar
     (tmp_path / "out").write_bytes(b"of another job\n")
     assert lbctl.main(["logs", "5"]) == 0
     assert capfdbinary.readouterr() == (complaint, b"")
+
+
+def test_of_a_file_that_could_not_be_opened_its_job_says_why(daemon, capfdbinary, tmp_path):
+    (tmp_path / "out").write_bytes(b"of another job\n")
+    why = "cannot open the output file out: Permission denied"
+    with_files(daemon, tmp_path, ("5", {"output": "out", "reason": why}))
+    assert lbctl.main(["logs", "5"]) == 0
+    said = f"lbctl: job 5 never ran: {why}\n".encode()
+    assert capfdbinary.readouterr() == (b"", said)
 
 
 def test_a_file_that_never_answers_is_given_up(monkeypatch, capfd):

@@ -11,11 +11,8 @@ import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl.jobs import queued_jobs
-from lbd.console.figures import Clock
-from lbd.console.job_details import detail_lines
 from lbd.console.jobs import ANSWER_S
 from lbd.local.json_socket import SEVERAL
-from lbd.text.job_phrases import LAUNCHER
 from tests.unit.cli.canned import JOB
 
 AWAY = {"ok": False, "error": "the dispatcher on h1 cannot be reached", "code": "unavailable"}
@@ -95,17 +92,21 @@ def test_wait_says_that_outputs_have_not_come(daemon, capsys, monkeypatch, answe
 @pytest.mark.parametrize(
     ("states", "said"),
     [
-        ({"done": 12}, ""),
+        ({"done": 12}, "all 12 are done\n"),
+        ({"done": 1}, "job 3 is done\n"),
         ({"done": 197, "failed": 2, "lost": 1}, "3 of 200 failed: see `lbctl job 3`\n"),
         ({"cancelled": 1}, "0 of 1 failed, 1 was cancelled: see `lbctl job 3`\n"),
     ],
 )
-def test_wait_says_at_the_end_on_a_terminal_what_failed(daemon, capsys, monkeypatch, states, said):
+def test_wait_says_at_the_end_on_a_terminal_how_it_went(daemon, capsys, monkeypatch, states, said):
     monkeypatch.setattr(queued_jobs, "has_terminal", lambda: True)
     all_done = set(states) == {"done"}
     daemon("lbm", **{"queue.wait": {"open": 0, "all_done": all_done, "states": states}})
     assert lbctl.main(["wait", "3"]) == (0 if all_done else 1)
-    assert capsys.readouterr().err.endswith(f"lbctl: {said}" if said else "")
+    assert capsys.readouterr().err.endswith(f"lbctl: {said}")
+    monkeypatch.setattr(queued_jobs, "has_terminal", lambda: False)
+    lbctl.main(["wait", "3"])
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
@@ -343,22 +344,36 @@ def test_last_is_looked_up_once(daemon, capsys, words):
     assert [one["ids"] for one in lbm.asked] == [["last"], *[["5"]] * (len(lbm.asked) - 1)]
 
 
-def test_the_command_line_of_sbatch_is_not_shown_and_no_output_of_a_job_that_never_ran():
-    job = {**JOB, "state": "failed", "started": None, "may_restart": True,
-           "command": [*LAUNCHER, "c.sh", "1"]}  # fmt: skip
-    lines = detail_lines(job, Clock(2000.0, utc=True))
-    assert lines[0] == "command  c.sh 1"
-    assert not [line for line in lines if line.startswith("output")]
-    kept = detail_lines({**job, "started": 5.0, "notify": "exit 3"}, Clock(2000.0, utc=True))
-    assert [line for line in kept if line.startswith(("output", "notify"))] == [
-        f"output   kept: lbctl logs {JOB['id']}", "notify   exit 3",
-    ]  # fmt: skip
-
-
 def test_a_time_limit_may_be_taken_away_and_that_is_said(capsys):
     with contextlib.suppress(SystemExit):
         lbctl.main(["update", "3", "--timeout", "none"])
     assert "1d; 0 for none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ({"state": "done", "exit_status": 0}, ""),
+        ({"state": "cancelled", "reason": "cancelled"}, "lbctl: job 5 was cancelled\n"),
+        ({"state": "cancelled", "reason": "cancelled by root"},
+         "lbctl: job 5 was cancelled: cancelled by root\n"),
+        ({"state": "failed", "exit_status": 3}, "lbctl: job 5 failed (exit 3)\n"),
+        ({"state": "failed", "exit_status": 143, "reason": "time limit"},
+         "lbctl: job 5 failed (exit 143): time limit\n"),
+        ({"state": "failed", "exit_status": 125, "reason": "cannot open the output file o: No"},
+         "lbctl: job 5 failed: cannot open the output file o: No\n"),
+        ({"state": "lost", "reason": "h2 was lost"}, "lbctl: job 5 was lost: h2 was lost\n"),
+    ],
+)  # fmt: skip
+def test_who_follows_a_job_learns_how_it_ended_unless_well(daemon, capsys, end, said):
+    job = {**JOB, "id": "5", "reason": "", **end}
+    over = {"ok": True, "attempt": 1, "at": [0, 0], "data": [], "more": False,
+            "state": job["state"]}  # fmt: skip
+    daemon("lbm", **{"queue.logs": lambda _: over, "queue.jobs": {"jobs": [job]}})
+    assert lbctl.main(["logs", "-f", "5"]) == 0
+    assert capsys.readouterr() == ("", said)
+    assert lbctl.main(["logs", "5"]) == 0
+    assert said == "" or said not in capsys.readouterr().err
 
 
 def test_following_a_job_says_once_why_it_has_not_begun(daemon, capsys):

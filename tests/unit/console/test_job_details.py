@@ -1,0 +1,51 @@
+"""What `lbctl job` says of one job beside its line in the list."""
+
+from lbd.console.figures import Clock
+from lbd.console.job_details import detail_lines
+from lbd.text.job_phrases import LAUNCHER
+from tests.unit.cli.canned import JOB
+
+
+def test_the_command_line_of_sbatch_is_not_shown_and_no_output_of_a_job_that_never_ran():
+    job = {**JOB, "state": "failed", "started": None, "may_restart": True,
+           "command": [*LAUNCHER, "c.sh", "1"]}  # fmt: skip
+    lines = detail_lines(job, Clock(2000.0, utc=True))
+    assert lines[0] == "command  c.sh 1"
+    assert not [line for line in lines if line.startswith("output")]
+    kept = detail_lines({**job, "started": 5.0, "notify": "exit 3"}, Clock(2000.0, utc=True))
+    assert [line for line in kept if line.startswith(("output", "notify"))] == [
+        f"output   kept: lbctl logs {JOB['id']}", "notify   exit 3",
+    ]  # fmt: skip
+
+
+def test_of_an_array_that_runs_its_end_is_foretold_and_not_when_its_next_task_begins():
+    begun = {**JOB, "id": "12", "array": "1-10", "state": "running", "started": 1000.0,
+             "predicted_wait_s": 0.0, "predicted_by": "guess", "reason": "next"}  # fmt: skip
+    tasks = {"pending": 4, "running": 2, "done": 3, "failed": 1}
+    lines = detail_lines({**begun, "tasks": tasks}, Clock(1100.0, utc=True))
+    said = "ends     in about 2 min, at the rate so far: 4 of 10 tasks have ended"
+    assert [line for line in lines if line[:5] in ("begin", "ends ")] == [said]
+    assert "waits    next" in lines
+    lines = detail_lines({**begun, "tasks": {"running": 10}}, Clock(1100.0, utc=True))
+    assert "ends     not known before one of its tasks has ended" in lines
+    assert "reason   next" in lines
+    for more in ({"tasks": {"done": 9, "failed": 1}}, {"tasks": tasks, "target": {"by": 1200.0}}):
+        lines = detail_lines({**begun, **more}, Clock(1100.0, utc=True))
+        assert not [line for line in lines if line.startswith("ends ")]
+    waits = {**begun, "tasks": {"pending": 10}, "started": None, "predicted_wait_s": 30.0}
+    assert [line for line in detail_lines(waits, Clock(1100.0)) if line.startswith("begins")]
+
+
+def test_a_reason_that_only_repeats_the_state_is_left_out():
+    job = {**JOB, "state": "cancelled", "reason": "cancelled"}
+    assert not [line for line in detail_lines(job, Clock(2000.0)) if line.startswith("reason")]
+    job |= {"reason": "cancelled by root"}
+    assert "reason   cancelled by root" in detail_lines(job, Clock(2000.0))
+
+
+def test_where_several_tasks_failed_one_command_shows_what_all_of_them_printed():
+    failed = [{"array_index": index, "state": "failed", "exit_status": 1} for index in (3, 5)]
+    array = {**JOB, "id": "12", "array": "1-5", "state": "failed", "failed": failed,
+             "tasks": {"done": 3, "failed": 2, "lost": 0}}  # fmt: skip
+    said = "failed   3 (exit 1), 5 (exit 1); lbctl logs --failed 12"
+    assert said in detail_lines(array, Clock(2000.0))
