@@ -61,7 +61,8 @@ Run a command on the host where it will finish soonest, by measured load, as if 
   --no-stdin            give the command an empty standard input and leave ours unread (for loops)
   --no-restart          never run it a second time: neither after its host was lost (only -q and
                         -d do that) nor elsewhere because the host's owner is back
-  -C, --chdir DIR       run in this directory
+  -C, --chdir DIR       run in this directory; with -H, a full path need not be shared with that
+                        host, only exist there
   -e, --env NAME=VALUE  set a variable (repeatable); NAME alone: pass on yours even if withheld
   --clean-env           pass on only PATH, HOME, USER, LOGNAME, SHELL, TERM, LANG, LC_*, TZ
   --send PATH           send a file or directory along (repeatable); the command then runs in a

@@ -54,14 +54,16 @@ def test_what_would_have_been_better_and_by_how_much(lab):
 def test_for_people(lab):
     result = lab.run("h1", "lbctl", "advise", "--since", "2h", check=True, timeout=120)
     assert result.stderr == ""  # progress is for terminals
-    first, measured, _, heading, now, *_ = result.stdout.splitlines()
+    first, measured, span, _, heading, now, *_ = result.stdout.splitlines()
     assert first.startswith("240 jobs of 2h on 2 hosts, replayed; 240 could move")
     assert "30 jobs was not measured" in measured
+    assert span == "all came within 2m25s: too short a time to stand for a day"
     assert heading.split()[:3] == ["ALGORITHM", "WITH", "RESPONSE"]
     assert now.startswith("NOLB")
     assert "as it is now" in now
     assert "would have saved" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("    lbctl ")
+    assert "# back: lbctl algorithm --reset" in result.stdout
 
 
 def test_too_few_jobs_is_said_plainly(lab):

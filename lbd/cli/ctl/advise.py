@@ -44,6 +44,7 @@ from lbd.sim.advice import (
 from lbd.sim.balance.runs import Outcome, load_of, run_once
 from lbd.text.units import duration_text
 
+HOUR_S = 3600.0
 HOST_JOBS_MAX = 100_000
 PAGES_MAX = 100  # of one host; 50 hold as many jobs, unless it gives a few at a time
 ONE_HOST = "this cluster has only one host, so there is nothing to tune"
@@ -221,6 +222,8 @@ def show(day: Day, results: list[Finding], span_s: float) -> None:
             f"the CPU time of {day.guessed} jobs was not measured and is taken from similar "
             "commands"
         )
+    if day.span_s < HOUR_S:
+        put(f"all came within {duration_text(day.span_s)}: too short a time to stand for a day")
     put()
     ranked = [now, *sorted(results[1:], key=lambda one: -one.gain)]
     print_table(HEADER, [row_of(one, is_now=one is now) for one in ranked])
@@ -258,7 +261,7 @@ def advice(now: Finding, chosen: Finding | None) -> list[str]:
         f"time, for {cost}; to use it:"
     ]
     if trial.algorithm != now.trial.algorithm:
-        lines.append(f"    lbctl algorithm {trial.algorithm}")
+        lines.append(f"    lbctl algorithm {trial.algorithm}      # back: lbctl algorithm --reset")
     lines += [f"    lbctl param {key} {value:.6g}" for key, value in trial.parameters]
     return lines
 
