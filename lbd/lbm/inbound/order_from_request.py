@@ -120,6 +120,8 @@ def is_link_to(name: str, paths: Sequence[str]) -> str:
     found, program = paths if len(paths) == 2 else ("", "")
     if found in ("", program):
         return "" if program in ("", name) else f"{name} is {program}"
+    if not os.path.isabs(found):  # found from its directory: ./a.out
+        return f"{found} is {program}"
     return f"{found} is a link to {program}"
 
 

@@ -32,6 +32,8 @@ def test_a_forbidden_program_is_said_with_what_it_is_a_link_to():
     assert said() == f"cc is not allowed here {end}", "by an earlier keeper"
     link = "/usr/bin/cc is a link to /usr/bin/gcc-12"
     assert said("/usr/bin/cc", "/usr/bin/gcc-12") == f"cc is not allowed here: {link} {end}"
+    file = "./a.out is /home/ann/a.out"
+    assert said("./a.out", "/home/ann/a.out") == f"cc is not allowed here: {file} {end}"
     assert said("/bin/cc", "/bin/cc") == f"cc is not allowed here: cc is /bin/cc {end}"
 
 
