@@ -1,7 +1,7 @@
 """`lbctl backup` and `restore`: what a host has that cannot be made again, in one file.
 
-That is the cluster's authority, the ledger of the queue, the settings that were saved, and this
-host's lbd.toml. The file is as good as the authority's key, so it is for its owner alone.
+That is the cluster's authority, the ledger of the queue, the settings that were saved, this host's
+accounting and lbd.toml. The file is as good as the authority's key, so it is for its owner alone.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
 from lbd.config.schema import Config
 from lbd.console.output import print_json, put
 from lbd.dispatch.ledger.database_url import store_url
-from lbd.dispatch.ledger.snapshot import Restored, begin_again
+from lbd.dispatch.ledger.snapshot import Restored, begin_again, has_jobs
 from lbd.errors import ConfigError, LbdError
 from lbd.model import target_of
 from lbd.process.own_addresses import is_elsewhere
@@ -45,8 +45,8 @@ from lbd.trust.ledger import Ledger
 MANIFEST = "manifest.json"
 AUTHORITY = ("authority/ledger.json", "authority/authority.pem")  # the key last: then it is there
 SETTINGS, HOSTS = "settings.json", "hosts.json"
-CONFIG, LEDGER = "lbd.toml", "ledger.sqlite"
-SMALL_BYTES_MAX = 64 << 20  # of every part but the ledger
+CONFIG, LEDGER, USAGE = "lbd.toml", "ledger.sqlite", "usage.sqlite"
+SMALL_BYTES_MAX = 64 << 20  # of every part but those in SQLite
 UNIX_S_MAX = 1e11
 DAEMONS = ("up", "lim", "lbm", "dispatcher")
 ENDING_S, POLL_S = 15.0, 0.1
@@ -55,6 +55,7 @@ PARTS = {
     LEDGER: "the queue's ledger",
     SETTINGS: "the cluster's settings",
     HOSTS: "the known hosts",
+    USAGE: "its accounting",
     CONFIG: "lbd.toml",
 }
 BACKUP_EXAMPLES = ("lbctl backup /root/lbd-$(date +%F).tar        on a running host",)
@@ -129,7 +130,12 @@ def gathered(config: Config, directory: Path) -> list[str]:
     ledger = ledger_path(config)
     if ledger is not None:
         take_ledger(ledger, directory / LEDGER)
-    order = (*AUTHORITY, SETTINGS, HOSTS, CONFIG, LEDGER)
+    try:
+        take_ledger(state_dir / USAGE, directory / USAGE)
+    except ConfigError as problem:  # the LBM sets a damaged one aside; all else is worth its copy
+        say(f"the accounting is left out: {problem}")
+        (directory / USAGE).unlink(missing_ok=True)
+    order = (*AUTHORITY, SETTINGS, HOSTS, CONFIG, LEDGER, USAGE)
     return [name for name in order if (directory / name).exists()]
 
 
@@ -175,6 +181,8 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         if AUTHORITY[1] in parts:
             kept = why_kept(checked_authority(directory / "authority", config), config)
         has = {CONFIG: config_file is None, HOSTS: Path(config.host.state_dir, HOSTS).exists()}
+        own_usage = why_not_usage(manifest, config, directory) if USAGE in parts else ""
+        has[USAGE] = bool(own_usage)
         left_out = (*(AUTHORITY if kept else ()), *(name for name in has if has[name]))
         parts = [name for name in parts if name not in left_out]
         put_in_place(directory, parts, config, config_file)
@@ -183,8 +191,8 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         print_json({"file": str(file), "parts": parts, **asdict(restored)})
         return 0
     put(f"restored from {file} ({manifest.host}, {when}): {listed(parts) or 'nothing'}")
-    if kept:
-        say(f"{kept}; the one in {file} was not restored")
+    for why in filter(None, (kept, own_usage)):
+        say(f"{why}; the one in {file} was not restored")
     if made:
         say(made)
     say_what_is_next(restored, parts, manifest, config)
@@ -248,7 +256,7 @@ def unpacked(file: Path, directory: Path) -> list[str]:
                 is_part = name in (MANIFEST, *AUTHORITY, *PARTS) and name not in names
                 if not (is_part and is_whole(member)):
                     raise LbdError(f"{file} is not an lbctl backup: {one_line(name, 80)} in it")
-                if name != LEDGER and member.size > SMALL_BYTES_MAX:
+                if name not in (LEDGER, USAGE) and member.size > SMALL_BYTES_MAX:
                     raise LbdError(f"{file}: {name} is larger than {SMALL_BYTES_MAX} bytes")
                 source = tar.extractfile(member)
                 assert source is not None  # it is a file
@@ -326,6 +334,21 @@ def why_kept(copied: Ledger, config: Config) -> str:
     return f"the authority on {config.host.name} is kept: it is not older" if is_newer else ""
 
 
+def why_not_usage(manifest: Manifest, config: Config, directory: Path) -> str:
+    """Why the accounting is left as it is; "" if that of the copy takes its place. Raises
+    ConfigError if that is none."""
+    has_jobs(directory / USAGE)
+    if manifest.host != config.host.name:
+        return f"the accounting in it is that of {manifest.host}"
+    present = directory / "present"
+    try:
+        take_ledger(Path(config.host.state_dir, USAGE), present)
+        is_used = present.exists() and has_jobs(present)
+    except ConfigError:  # damaged
+        is_used = False
+    return f"{config.host.name} has ended jobs on record" if is_used else ""
+
+
 def put_in_place(
     directory: Path, parts: list[str], config: Config, config_file: Path | None
 ) -> None:
@@ -338,11 +361,11 @@ def put_in_place(
         put_config(config_file, (directory / CONFIG).read_text(encoding="utf-8"))
     for name in {SETTINGS, HOSTS} & set(parts):
         write_private(state_dir / name, read(directory / name))
-    ledger = ledger_path(config)
-    if LEDGER in parts and ledger is not None:
-        for beside in ("-wal", "-shm"):  # of the one before
-            ledger.with_name(ledger.name + beside).unlink(missing_ok=True)
-        place(directory / LEDGER, ledger, gives=True)
+    for name, to in ((LEDGER, ledger_path(config)), (USAGE, state_dir / USAGE)):
+        if name in parts and to is not None:
+            for beside in ("-wal", "-shm"):  # of the one before
+                to.with_name(to.name + beside).unlink(missing_ok=True)
+            place(directory / name, to, gives=True)
     if AUTHORITY[1] not in parts:
         return
     authority = authority_in(config)

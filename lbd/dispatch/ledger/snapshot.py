@@ -32,6 +32,14 @@ def copy_ledger(path: Path, to: Path) -> None:
         target.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
 
 
+def has_jobs(path: Path) -> bool:
+    """Whether there is one in it: a ledger's or, of the same name, one of the accounting. Raises
+    ConfigError."""
+    with opened(path) as copy:
+        found = copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'jobs'").fetchone()
+        return found is not None and copy.execute("SELECT 1 FROM jobs").fetchone() is not None
+
+
 def begin_again(path: Path, why: str, unix_s: float) -> Restored:
     """Nothing of a copy begins by itself: nobody knows what has run since. Jobs that had not ended
     are held, and what ran counts as lost; jobs that must not begin twice are lost with it. What

@@ -1,5 +1,6 @@
 """`lbctl backup` and `restore`: all of it is put back, or nothing is changed."""
 
+import contextlib
 import fcntl
 import io
 import json
@@ -7,6 +8,7 @@ import os
 import resource
 import shutil
 import signal
+import sqlite3
 import tarfile
 import tempfile
 import threading
@@ -17,6 +19,9 @@ import pytest
 from lbd.cli.ctl import backup
 from lbd.cli.lbctl import main
 from lbd.config.load import load
+from lbd.config.stats import StatsConfig
+from lbd.lbm.usage.record import Usage
+from lbd.lbm.usage.store import UsageStore
 from lbd.net.tls import names_in
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
@@ -251,6 +256,44 @@ def test_not_that_of_another_cluster(lbctl, host, file, tmp_path):
     assert "is of cluster c, but" in lbctl("restore", file, status=1).err
 
 
+def has_run(host, command):
+    store = UsageStore(host.state / "usage.sqlite", StatsConfig())
+    store.add([Usage(
+        finished=time.time(), submitted=time.time() - 2.0, waiting_s=0.0, response_s=2.0, cpu_s=1.0,
+        user="ann", command=command, origin="h1", host="h1", failed=False, moved=False,
+        wrong=False, pinned=False,
+    )])  # fmt: skip
+    store.close()
+
+
+def commands_on_record(host):
+    with contextlib.closing(sqlite3.connect(host.state / "usage.sqlite")) as database:
+        return [command for (command,) in database.execute("SELECT command FROM jobs")]
+
+
+def test_a_new_machine_has_its_accounting_again(lbctl, host, tmp_path):
+    has_run(host, "cc")
+    assert "its accounting" in lbctl("backup", tmp_path / "b.tar").out
+    host.lose()
+    host.state.mkdir()
+    UsageStore(host.state / "usage.sqlite", StatsConfig()).close()  # as it was installed
+    assert "its accounting" in lbctl("restore", tmp_path / "b.tar").out
+    assert commands_on_record(host) == ["cc"]
+
+
+def test_a_host_with_jobs_on_record_keeps_them(lbctl, host, tmp_path):
+    has_run(host, "cc")
+    lbctl("backup", tmp_path / "b.tar")
+    has_run(host, "make")
+    assert "h1 has ended jobs on record" in lbctl("restore", tmp_path / "b.tar").err
+    assert commands_on_record(host) == ["cc", "make"]
+
+
+def test_damaged_accounting_is_left_out(lbctl, host, tmp_path):
+    (host.state / "usage.sqlite").write_bytes(b"x" * 5000)
+    assert "the accounting is left out" in lbctl("backup", tmp_path / "b.tar").err
+
+
 def packed(file, members):
     with tarfile.open(file, "w") as tar:
         for name, data in members.items():
@@ -322,6 +365,7 @@ DAMAGES = {
     "an authority that is none": lambda file, m: packed(
         file, {**m, "authority/authority.pem": b"x"}
     ),
+    "accounting that is none": lambda file, m: packed(file, {**m, "usage.sqlite": b"x" * 5000}),
     "a ledger that is none": lambda file, m: packed(file, {**m, "ledger.sqlite": b"x" * 5000}),
 }
 
