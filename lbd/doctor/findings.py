@@ -20,6 +20,7 @@ from lbd.doctor.checks import (
     peer,
     slots,
 )
+from lbd.doctor.idle_rules import rules_checks
 from lbd.doctor.peers import (
     algorithms,
     authority,
@@ -46,6 +47,7 @@ def checks(config: Config) -> Iterator[Check]:
     yield Check("configuration", OK, origin)
     yield from local_checks(config)
     yield from host_checks(config)
+    yield from rules_checks(config.admission)
     daemons = Daemons(config)
     yield from check_lim(daemons)
     yield from settings(daemons)

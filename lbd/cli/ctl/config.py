@@ -33,6 +33,7 @@ from lbd.console.output import DIM, Cell, own_page, print_json
 from lbd.console.output import put as say
 from lbd.console.reply import Json, table, text, texts
 from lbd.console.starting import start_of_metrics
+from lbd.doctor.idle_rules import LISTS, idle_entries
 from lbd.doctor.queue_settings import fault_with, queue_base
 from lbd.errors import ConfigError, LbdError
 from lbd.keeper.gate import BY_KEEPER
@@ -254,14 +255,18 @@ def change(options: argparse.Namespace, path: str | None) -> int:
     text = with_settings(text_of(file), {(section, key): value}, str(file))
     try:
         config = checked(text, file)
-        if section == "resources" and value is not None:
-            need_known(key, config)
+        is_resource = section == "resources" and value is not None
+        if is_resource and (fault := fault_of_name(key, resources_of_all(config))):
+            raise ConfigError(fault)
         if name.startswith(OF_THE_QUEUE) and value is not None:
             need_possible(config, Daemons(config).saved(), name)
     except ConfigError as problem:  # without the line: the file has none such
         fault = re.sub(rf"^{re.escape(str(file))}(:\d+)?: ", "", str(problem))
         raise ConfigError(f"{file} is not changed: {fault}") from None
     put(file, text)
+    if section == "admission" and key in LISTS:
+        for says, fix in idle_entries(key, getattr(config.admission, key)):
+            complain("lbctl", f"warning: {says}; {fix}")
     daemons = Daemons(load(path))
     overruled = overruled_by(name, value, daemons)
     has_taken_effect = not overruled and is_reloaded(name) and reload(daemons)
@@ -309,12 +314,6 @@ def checked(text: str, file: Path) -> Config:
     for section, content in parse(text, str(file)).items():
         given.add_section(section, content)
     return settle(given.config(), given)
-
-
-def need_known(resource: str, config: Config) -> None:
-    """Raises ConfigError if the cluster has none of that name."""
-    if fault := fault_of_name(resource, resources_of_all(config)):
-        raise ConfigError(fault)
 
 
 def need_possible(base: Config, saved: Mapping[str, str], name: str, what: str = "") -> None:

@@ -161,6 +161,13 @@ def test_owners_rules_are_in_force_at_once(lbctl, file, daemon):
     assert "after `lbctl restart` and `systemctl restart lbd-keeper`, which ends" in said
 
 
+def test_an_owners_rule_that_matches_nothing_is_warned_of_and_set(lbctl, file):
+    said = lbctl("set", "admission.groups", '["nosuch"]')
+    assert said.err.startswith("lbctl: warning: this host has no group nosuch: this entry admits ")
+    assert load().admission.groups == ("nosuch",)
+    assert not lbctl("set", "admission.groups", "--unset").err
+
+
 def test_what_lbctl_restart_does_not_bring_in_force_is_not_said_to_be(lbctl, daemon):
     daemon("lbm", reload={"ok": True})
     listener = lbctl("set", "metrics.listen", "127.0.0.1:9470").out

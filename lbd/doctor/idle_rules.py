@@ -1,0 +1,59 @@
+"""Names in the owner's rules that this host does not have, and programs that are never met by the
+path that a rule gives: such an entry admits or shuts out nobody."""
+
+import grp
+import os
+from collections.abc import Iterator
+
+from lbd.config.access import AdmissionConfig
+from lbd.doctor.checks import WARN, Check
+from lbd.keeper.gate import find_account
+from lbd.text.one_line import printable
+
+LISTS = ("users", "deny_users", "groups", "deny_groups", "programs", "deny_programs")
+
+
+def rules_checks(config: AdmissionConfig) -> Iterator[Check]:
+    for key in LISTS:
+        for says, fix in idle_entries(key, getattr(config, key)):
+            yield Check(f"admission.{key}", WARN, says, fix)
+
+
+def idle_entries(key: str, entries: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """What is wrong with each that matches nothing, and what to do. Patterns are not looked at."""
+    verb = "shuts out" if key.startswith("deny_") else "admits"
+    for entry in entries:
+        if any(mark in entry for mark in "*?["):
+            continue
+        kind = key.removeprefix("deny_")
+        if kind == "programs":
+            if (real := other_path(entry)) is None:
+                continue
+            whole = f"{entry} is {real}" if real else f"{entry} does not exist"
+            fix = f"name {real} instead" if real else "correct the path, or install it"
+            yield f"{printable(whole)}: this entry {verb} no program", printable(fix)
+        elif not (has_group(entry) if kind == "groups" else find_account(entry)):
+            what = f"this host has no {kind[:-1]} {printable(entry)}"
+            yield f"{what}: this entry {verb} nobody", "correct the name, or create it"
+
+
+def other_path(program: str) -> str | None:
+    """Its path with links resolved; "" if there is no such file, None if it is right as it is."""
+    if "/" not in program:  # every file of that name
+        return None
+    try:
+        os.stat(program)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return ""
+    except OSError:  # we may not look
+        return None
+    real = os.path.realpath(program)
+    return None if real == program else real
+
+
+def has_group(name: str) -> bool:
+    try:
+        grp.getgrnam(name)
+    except (KeyError, ValueError):
+        return False
+    return True
