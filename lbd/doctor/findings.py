@@ -32,7 +32,7 @@ from lbd.doctor.peers import (
     sharing,
 )
 from lbd.doctor.queue_settings import queue_settings
-from lbd.doctor.this_host import host_checks, keeper_state, keeper_users, lbsh_checks
+from lbd.doctor.this_host import host_checks, keeper_state, keeper_users, lbsh_checks, owner_seen
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
 
@@ -123,6 +123,7 @@ def check_lbm(daemons: Daemons) -> Iterator[Check]:
     yield from containment(reply, daemons.config.host.name)
     yield from limits(reply, daemons.config)
     yield from slots(reply, daemons.config)
+    yield from owner_seen(reply, daemons.config)
     if number(reply, "keeper") > 0:
         pid = int(number(reply, "keeper"))
         yield from keeper_state(pid)

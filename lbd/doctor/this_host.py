@@ -10,6 +10,7 @@ import lbd
 from lbd.client.shell.build import refresh
 from lbd.client.shell.shims import Place
 from lbd.config.schema import Config
+from lbd.console.reply import Json, texts
 from lbd.doctor.checks import FAULT, OK, WARN, Check, directory, restart_keeper
 from lbd.errors import LbdError
 from lbd.keeper.gate import BY_KEEPER, users_of
@@ -65,6 +66,21 @@ def privilege(config: Config) -> Iterator[Check]:
             "them with `lbd up`"
         )
         yield Check("privilege", WARN, says, fix)
+
+
+def owner_seen(reply: Json, config: Config) -> Iterator[Check]:
+    """`reply`: the LBM's status. By what it can notice that the owner is back."""
+    if not config.admission.owner_idle_s:
+        return
+    if not (unseen := texts(reply, "unseen_inputs")):
+        yield Check("owner", OK, "terminals, keyboards and mice are watched")
+        return
+    says = f"terminals yes, keyboard and mouse no (the LBM cannot open {', '.join(unseen)})"
+    fix = (
+        "give the LBM /dev/input: `systemctl edit lbd-lbm`, [Service] SupplementaryGroups=input, "
+        "PrivateDevices=no, DeviceAllow=char-input r, a line each; then restart lbd-lbm"
+    )
+    yield Check("owner", WARN, says, fix)
 
 
 def daemon_owner(config: Config) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 LISTING, DEVICES = Path("/proc/bus/input/devices"), Path("/dev/input")
 LISTING_BYTES_MAX, DEVICES_MAX = 1 << 18, 64
+OPENED = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 RESCAN_S = 60.0  # for what was plugged in
 
 
@@ -23,6 +24,18 @@ def used_by_people(listing: str) -> list[str]:
             if any(word == "kbd" or word.startswith("mouse") for word in handlers):
                 found += [word for word in handlers if word.startswith("event")]
     return found[:DEVICES_MAX]
+
+
+def unreadable(listing: Path = LISTING, devices: Path = DEVICES) -> list[str]:
+    """Those that this process may not open, or does not have in its /dev."""
+    found = []
+    with suppress(OSError), listing.open(errors="replace") as lines:
+        for name in used_by_people(lines.read(LISTING_BYTES_MAX)):
+            try:
+                os.close(os.open(devices / name, OPENED))
+            except OSError:
+                found.append(name)
+    return found
 
 
 class InputDevices:
@@ -63,8 +76,7 @@ class InputDevices:
         if name in self._open:
             os.close(self._open.pop(name))
         with suppress(OSError):
-            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-            self._open[name] = os.open(self._devices / name, flags)
+            self._open[name] = os.open(self._devices / name, OPENED)
 
 
 def is_readable(fd: int) -> bool:

@@ -24,6 +24,7 @@ from lbd.lbm.session.metrics_question import lbm_metrics
 from lbd.lbm.session.owner_questions import OwnerAnswers
 from lbd.lbm.session.queue_questions import NO_UID, QueueAnswers
 from lbd.lbm.session.usage_questions import UsageAnswers
+from lbd.load.input_devices import unreadable
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal
@@ -93,6 +94,7 @@ class Questions:
                 "containment": self._host.link.about.containment,
                 "limits": self._host.link.about.limits,
                 "keeper_version": self._host.link.about.version,
+                "unseen_inputs": self._unseen_inputs(),
                 "version": __version__,
             }
         if operation in ("eligible", "shims"):
@@ -110,6 +112,10 @@ class Questions:
                 await self._home.peers.cut({str(name) for name in as_list(question["hosts"])})
             return {}
         raise Refusal(f"unknown operation {operation!r}")
+
+    def _unseen_inputs(self) -> list[str]:
+        """Keyboards and mice that should show us the owner and cannot."""
+        return unreadable() if self._host.rules.config.admission.owner_idle_s else []
 
     async def _with_cpu(self, reply: Json, caller: Caller) -> Json:
         """A reply, where jobs in it run with what they have used so far."""

@@ -27,7 +27,7 @@ from lbd.doctor.checks import (
     trust,
 )
 from lbd.doctor.peers import fix_of
-from lbd.doctor.this_host import address
+from lbd.doctor.this_host import address, owner_seen
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
 from lbd.trust.files import host_files
@@ -246,3 +246,13 @@ def test_of_two_settings_for_slots_the_doctor_says_which_is_in_force():
     assert found.says == "4 are in force, as lbm.slots has it; admission.slots is 8"
     assert list(slots({"slots": {"total": 8}}, config)) == []
     assert list(slots(reply, Config())) == []
+
+
+def test_keyboards_that_do_not_show_the_owner_are_warned_of():
+    config = Config(admission=AdmissionConfig(owner_idle_s=300.0))
+    [seen] = owner_seen({"unseen_inputs": []}, config)
+    [unseen] = owner_seen({"unseen_inputs": ["event0", "event3"]}, config)
+    assert (seen.state, unseen.state) == (OK, WARN)
+    assert unseen.says.startswith("terminals yes, keyboard and mouse no (the LBM cannot open event")
+    assert "SupplementaryGroups=input" in unseen.fix
+    assert not [*owner_seen({"unseen_inputs": ["event0"]}, Config())]

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from lbd.load.input_devices import DEVICES_MAX, InputDevices, used_by_people
+from lbd.load.input_devices import DEVICES_MAX, InputDevices, unreadable, used_by_people
 
 LISTING = """\
 I: Bus=0011 Vendor=0001 Product=0001 Version=ab41
@@ -65,3 +65,9 @@ def test_what_is_plugged_in_later_is_found_and_what_is_gone_forgotten(desk):
 
 def test_a_machine_without_any_is_no_trouble(tmp_path):
     assert InputDevices(tmp_path / "listing", tmp_path).look(1.0) == 0.0
+
+
+def test_devices_that_cannot_be_opened_are_named(desk):
+    _, directory = desk
+    assert unreadable(directory / "listing", directory) == ["event3"]
+    assert unreadable(directory / "none", directory) == []
