@@ -11,7 +11,7 @@ from lbd.console.jobs import STATES, shown_command, shown_state
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.model import ENDED_NAMES
 from lbd.policy.needs import is_size
-from lbd.text.array_phrases import INTERRUPTING, FailedTask, end_line, failed_in, how_to_see
+from lbd.text.array_phrases import INTERRUPTING, FailedTask, end_line, failed_in
 from lbd.text.job_phrases import CANNOT_OPEN
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
@@ -32,8 +32,9 @@ def array_lines(one: Json) -> list[str]:
         more = count - len(failed)
         rest = f" and {more} more" if more > 0 else ""
         shown = ", ".join(task.shown for task in failed)
-        how = how_to_see(text(one, "id"), count, failed[0].task)
-        lines.append(f"failed   {shown}{rest}; {how}")
+        array = text(one, "id")
+        which = f"--failed {array}" if count > 1 else f"{array}_{failed[0].task}"
+        lines.append(f"failed   {shown}{rest}; lbctl logs {which}")
     return lines
 
 

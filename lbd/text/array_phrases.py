@@ -45,12 +45,6 @@ def failed_line(states: Mapping[str, int], failed: Sequence[FailedTask]) -> str:
     return f"{count} of {total} {tasks(total)} failed: {shown}{more}{others}"
 
 
-def how_to_see(array: object, count: int, first: int) -> str:
-    """The command that prints what the `count` tasks that failed have printed. `first`: of their
-    indexes."""
-    return f"lbctl logs --failed {array}" if count > 1 else f"lbctl logs {array}_{first}"
-
-
 def were_cancelled(count: int, of: str = "") -> str:
     return f"{count} {of}{'was' if count == 1 else 'were'} cancelled"
 

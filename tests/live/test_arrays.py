@@ -119,7 +119,7 @@ def test_the_end_names_what_failed(lab):
     result = lab.run("h2", "lbrun", "-q", "--array", "1-12", "sh", "-c", script)
     name = array(lab, "last")["id"] if result.stderr else ""
     assert result.stderr == (
-        f"lbrun: 2 of 12 tasks failed: 3 (exit 5), 7 (signal 9); lbctl logs --failed {name}\n"
+        f"lbrun: 2 of 12 tasks failed: 3 (exit 5), 7 (signal 9); lbctl logs {name}_3\n"
     )
     assert (result.returncode, result.stdout) == (5, "")
     one = lab.run("h2", "lbrun", "-q", "--array", "4", "false")

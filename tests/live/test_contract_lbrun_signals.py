@@ -60,6 +60,8 @@ def test_a_typed_signal_is_not_lost_where_the_end_of_the_input_is_faster(lab, na
         job.stdin.write("ready\n")
         job.stdin.flush()
         assert job.stdout.readline() == "ready\n"
+        has_given = f"/proc/{job.pid}/fd/1"  # from then on only the command has its pipes
+        lab.wait_until(lambda: os.readlink(has_given) == "/dev/null", "it is the command's")
         job.send_signal(signal.SIGSTOP)  # it is slow
         os.waitid(os.P_PID, job.pid, os.WSTOPPED | os.WNOWAIT)
         job.send_signal(getattr(signal, name))

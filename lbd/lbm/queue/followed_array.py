@@ -15,9 +15,7 @@ from lbd.text.array_phrases import (
     SHOWN,
     FailedTask,
     Pace,
-    failed_in,
     failed_line,
-    how_to_see,
     interrupted_line,
     progress_line,
 )
@@ -94,9 +92,7 @@ class FollowedArray:
             return interrupted_line(ended.states, ended_by_it)
         tasks = [task for _, task in ended.failed]
         line = failed_line(ended.states, tasks)
-        if not tasks:
-            return line
-        return f"{line}; {how_to_see(self.id, failed_in(ended.states), tasks[0].task)}"
+        return f"{line}; lbctl logs {self.id}_{tasks[0].task}" if tasks else line
 
 
 def failed_task(job: pb.JobInfo) -> FailedTask:

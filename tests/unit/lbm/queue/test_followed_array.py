@@ -95,7 +95,7 @@ ALL_DONE = [task(n, "done", 0) for n in (7, 8, 9, 10)]
 async def test_the_end_of_an_array():
     assert await end_of(ALL_DONE) == (0, 0, "")
     two = [task(10, "failed", 1), task(8, "failed", 137, 9, "signalled"), *ALL_DONE[::2]]
-    line = "2 of 4 tasks failed: 5 (signal 9), 12 (exit 1); lbctl logs --failed 7"
+    line = "2 of 4 tasks failed: 5 (signal 9), 12 (exit 1); lbctl logs 7_5"
     assert await end_of(two) == (137, 0, line)
     lost = [*ALL_DONE[:3], task(10, "lost", cause="lost")]
     assert await end_of(lost) == (125, 0, "1 of 4 tasks failed: 12 (lost); lbctl logs 7_12")
