@@ -336,7 +336,7 @@ def why_kept(copied: Ledger, config: Config) -> str:
 
 def why_not_usage(manifest: Manifest, config: Config, directory: Path) -> str:
     """Why the accounting is left as it is; "" if that of the copy takes its place. Raises
-    ConfigError if that is none."""
+    ConfigError if the copy is damaged."""
     has_jobs(directory / USAGE)
     if manifest.host != config.host.name:
         return f"the accounting in it is that of {manifest.host}"
