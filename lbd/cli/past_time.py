@@ -34,6 +34,17 @@ class PastTime:
             found = datetime.combine(day - timedelta(1), time(*self.clock), zone)
         return found.timestamp()
 
+    def end_s(self, since_s: float | None, now_s: float, *, utc: bool = False) -> float:
+        """As the end of what began at `since_s`: a time of day is the next one after that where the
+        last one was before, so that `14:35` until `14:36` makes sense at 14:35:54."""
+        found = self.unix_s(now_s, utc=utc)
+        of_any_day = self.ago_s is None and self.date is None and self.days_ago is None
+        if since_s is None or not of_any_day or found > since_s:
+            return found
+        zone = UTC if utc else None
+        next_day = datetime.fromtimestamp(found, zone).date() + timedelta(1)
+        return datetime.combine(next_day, time(*self.clock), zone).timestamp()
+
 
 def past_time(text: str) -> PastTime:
     """Raises argparse.ArgumentTypeError, one line with what is allowed."""

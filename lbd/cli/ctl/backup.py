@@ -23,6 +23,7 @@ from lbd.cli.program import Parser
 from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
 from lbd.config.schema import Config
 from lbd.console.output import print_json, put
+from lbd.console.starting import UNIT
 from lbd.dispatch.ledger.database_url import store_url
 from lbd.dispatch.ledger.snapshot import Restored, begin_again, has_jobs
 from lbd.errors import ConfigError, LbdError
@@ -220,6 +221,8 @@ def say_what_is_next(
         say(f"{host.name} has no certificate: first run `lbctl token create {host.name}` on the "
             "authority's host and `lbctl join` here")  # fmt: skip
     put("start the daemons: `lbd up` or `systemctl start lbd.target`")
+    if config.metrics.listen:  # `lbd up` goes by that; of the package it is a unit of its own
+        put(f"metrics.listen is set; with the package: `{UNIT}`")
 
 
 def is_authoritys_host(config: Config) -> bool:

@@ -44,6 +44,7 @@ GO_FIRST = (
     ">SLOWDOWN", ">FAILED", ">MEDIAN", ">P95",
 )  # fmt: skip
 MEDIAN, TAIL = 0.5, 0.95
+LATE = 0.1  # of the time that other hosts have on record: missing at its beginning is worth a line
 EXAMPLES = (
     "lbctl stats                       the last day, all hosts",
     "lbctl stats --since 7d --user ann",
@@ -54,13 +55,14 @@ EXAMPLES = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", type=span, default=DAY_S,
-                        help="only jobs that ended since then: 7d, yesterday; default "
-                             "1d")  # fmt: skip
+                        help="only jobs that ended since then: 7d, yesterday, 14:35 (the last "
+                             "one); default 1d")  # fmt: skip
     parser.add_argument(
         "--until",
         metavar="TIME",
         type=past_time,
-        help="only jobs that ended before then; default now",
+        help="only jobs that ended before then; 14:35 is the next one after --since, if the last "
+        "was before it; default now",
     )
     parser.add_argument("--csv", action="store_true", help="all rows and figures, as CSV")
     parser.add_argument("--user", metavar="U", default="", help="only that user's jobs")
@@ -80,7 +82,7 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
     since = max(0.0, now_s - options.since)
     asked = {"since": since, "user": options.user}
     if options.until is not None:
-        until = asked["until"] = options.until.unix_s(now_s)
+        until = asked["until"] = options.until.end_s(since, now_s)
         if until <= since:
             raise ConfigError("--since is later than --until")
     found = gather(daemons, lambda host: ask_host(daemons, "stats", host, **asked))
@@ -96,7 +98,9 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
     elif options.csv:
         print_csv(total, groups)
     elif total.jobs:
-        put(*stats_lines(found, total, groups, said_of(options.since, now_s, until), own_page()))
+        said = said_of(options.since, now_s, until)
+        late = late_records(found, since, until, Clock(now_s))
+        put(*stats_lines(found, total, groups, said, own_page()), *late)
     else:
         of = f" of {options.user}" if options.user else " of yours" if whose(found) else ""
         complain("lbctl", f"no job{of} ended {said_of(options.since, now_s, until)}")
@@ -109,6 +113,20 @@ def said_of(span_s: float, now_s: float, until: float) -> str:
         return f"within {duration_text(span_s)}"
     clock = Clock(now_s)
     return f"from {clock.time_of_day(now_s - span_s)} until {clock.time_of_day(until)}"
+
+
+def late_records(found: Gathered[Json], since: float, until: float, clock: Clock) -> list[str]:
+    """A line for each host whose record begins well after `since` and after the others': it may
+    have lost what it had, or be new. One that does not tell when it begins is passed over."""
+    firsts = {host: number(answer, "first") for host, answer in found.answers.items()}
+    begun = [first for first in firsts.values() if not math.isnan(first)]
+    earliest = max(since, min(begun, default=since))
+    latest = earliest + LATE * (until - earliest)
+    return [
+        f"{host}: on record only since {clock.time_of_day(first)}"
+        for host, first in sorted(firsts.items())
+        if first > latest
+    ]
 
 
 def print_csv(total: Measure, groups: dict[str, dict[str, Measure]]) -> None:

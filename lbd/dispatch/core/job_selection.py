@@ -12,7 +12,7 @@ from lbd.text.ranges import merged
 from lbd.text.task_indexes import TaskIndexes
 
 LARGEST = (1 << 63) - 1
-HOW = "use 3, 2-5, 12_7, 12_[3-5], last or @me"
+HOW = "use 3, 2-5, 12_7, 12_[3-5], last or @me; by name: lbctl jobs --name PATTERN"
 SHOWN = 8  # runs of indexes
 SELECTORS_MAX = 100_000  # in one question, as there are jobs in one answer
 

@@ -32,6 +32,28 @@ def test_what_they_mean(text, when):
     assert past_time(text).unix_s(NOW_S, utc=True) == calendar.timegm(when)
 
 
+@pytest.mark.parametrize(
+    ("since", "until", "when"),
+    [
+        ("6:29", "6:31", (2026, 11, 22, 6, 31, 0)),  # a minute from now, not yesterday's
+        ("6:10", "6:20", (2026, 11, 22, 6, 20, 0)),
+        ("7d", "17:30", (2026, 11, 21, 17, 30, 0)),
+        ("yesterday", "17:30", (2026, 11, 21, 17, 30, 0)),
+        ("23:00", "5:00", (2026, 11, 22, 5, 0, 0)),
+        ("6:29", "yesterday", (2026, 11, 21, 0, 0, 0)),  # for the caller to refuse
+        ("2h", "3h", (2026, 11, 22, 3, 30, 0)),
+    ],
+)
+def test_an_end_is_after_the_beginning_where_it_is_a_time_of_any_day(since, until, when):
+    since_s = past_time(since).unix_s(NOW_S, utc=True)
+    assert past_time(until).end_s(since_s, NOW_S, utc=True) == calendar.timegm(when)
+
+
+def test_an_end_without_a_beginning_is_the_last_one():
+    found = past_time("17:30").end_s(None, NOW_S, utc=True)
+    assert found == calendar.timegm((2026, 11, 21, 17, 30, 0))
+
+
 @pytest.fixture
 def tokyo(monkeypatch):
     monkeypatch.setenv("TZ", "JST-9")

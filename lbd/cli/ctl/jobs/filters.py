@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lbd.cli.past_time import PastTime, past_time
+from lbd.cli.past_time import past_time
 from lbd.cli.program import Parser, add_utc
 from lbd.cli.quantities import count
 from lbd.console.jobs import STATES, Filters
@@ -60,10 +60,11 @@ def add_view(parser: Parser, states: Sequence[str] = STATES) -> None:
     add_filters(parser, states)
     add_utc(parser)
     parser.add_argument("--since", metavar="TIME", type=past_time,
-                        help="submitted at most that long ago (90s, 2h, 1d), or since then (17:30, "
-                             "yesterday, 2026-12-01, 2026-12-01T06:00)")  # fmt: skip
+                        help="submitted at most that long ago (90s, 2h, 1d), or since then (17:30: "
+                             "the last; yesterday, 2026-12-01, 2026-12-01T06:00)")  # fmt: skip
     parser.add_argument("--until", metavar="TIME", type=past_time,
-                        help="submitted before then; takes the same forms as --since")  # fmt: skip
+                        help="submitted before then; takes the same forms as --since; 17:30 "
+                             "is the next one after it, if the last was before")  # fmt: skip
     parser.add_argument("--limit", metavar="N", type=count, help="show at most N")
     parser.add_argument("--sort", metavar="KEY", type=order_named,
                         help="sort by a key of the JSON; --sort=-KEY: descending")  # fmt: skip
@@ -83,10 +84,12 @@ class Period:
 
     @classmethod
     def of(cls, options: argparse.Namespace, unix_now_s: float) -> "Period":
-        def end(given: PastTime | None) -> float | None:
-            return None if given is None else given.unix_s(unix_now_s, utc=options.utc)
-
-        found = cls(end(options.since), end(options.until))
+        since, until = options.since, options.until
+        since_s = None if since is None else since.unix_s(unix_now_s, utc=options.utc)
+        found = cls(
+            since_s,
+            None if until is None else until.end_s(since_s, unix_now_s, utc=options.utc),
+        )
         if (
             found.since_s is not None
             and found.until_s is not None

@@ -46,7 +46,7 @@ class Host:
         self.state.mkdir(parents=True)
         self.config.write_text(
             f'[cluster]\nname = "c"\n[host]\nname = "h1"\nruntime_dir = "{self.root}/run"\n'
-            f'state_dir = "{self.state}"\n[daemons]\nuser = "root"\n'
+            f'state_dir = "{self.state}"\n[daemons]\nuser = "root"\n[metrics]\nlisten = ":9"\n'
         )
         self.authority.create("c", "h1", time.time())
         enrol(self.authority, self.files, "h1", "127.0.0.1:7901", time.time())
@@ -179,7 +179,8 @@ def test_on_a_new_machine_lbd_toml_comes_back(lbctl, host, file, monkeypatch):
     host.config.unlink()
     monkeypatch.setattr("lbd.cli.ctl.backup.SYSTEM_FILE", host.config)
     monkeypatch.setattr("lbd.cli.ctl.backup.make_account", lambda config: "user lbd made")
-    assert "lbctl: user lbd made\n" in lbctl("restore", file).err
+    assert "lbctl: user lbd made\n" in (said := lbctl("restore", file)).err
+    assert said.out.endswith("enable --now lbd-metrics`\n")
     assert host.config.read_text() == text
     assert load().cluster.name == "c"
     assert host.authority.exists()

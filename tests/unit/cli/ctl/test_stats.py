@@ -7,7 +7,9 @@ import math
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl.stats import csv_name, csv_text
+from lbd.cli.ctl.stats import csv_name, csv_text, late_records
+from lbd.console.figures import Clock
+from lbd.console.usage_hosts import Gathered
 from lbd.lbm.usage.measures import GROUPS_MAX
 from tests.unit.cli.canned import STATUS
 
@@ -123,3 +125,31 @@ def test_numbers_of_all_sections_stand_below_each_other(two_hosts, capsys):
 )
 def test_a_programs_name_is_no_formula_and_moves_no_cursor(name, shown):
     assert csv_name(name) == shown
+
+
+@pytest.mark.parametrize(
+    ("firsts", "late"),
+    [
+        ((10.0, 20.0, 900.0), ["h3"]),
+        ((500.0, 540.0, 900.0), ["h3"]),  # the cluster itself began after what was asked for
+        ((500.0, 501.0, 502.0), []),  # each began with its first job, so none at the same moment
+        ((10.0, None, 20.0), []),  # it has no job on record, or is of another release
+        ((None, None, None), []),
+        ((900.0, 900.0, 900.0), []),
+        ((10.0, 20.0, 1500.0), ["h3"]),  # after --until: it has nothing of that time
+    ],
+)
+def test_a_host_whose_record_begins_late_is_named(firsts, late):
+    answers = {f"h{at}": {"first": first} for at, first in enumerate(firsts, 1)}
+    lines = late_records(Gathered(answers, {}), 0.0, 1000.0, Clock(1000.0, utc=True))
+    assert [line.partition(":")[0] for line in lines] == late
+
+
+def test_since_when_is_said_below_the_table(daemon, capsys):
+    daemon("lim", status=STATUS)
+    told = {"h1": 1767261600.0, "h2": 1767225600.0}
+    daemon("lbm", stats=lambda asked: {"ok": True, **ANSWER, "all": row("", 1), "by_command": [],
+                                       "first": told[asked["of"]]})  # fmt: skip
+    assert lbctl.main(["stats", "--since", "2026-01-01", "--until", "2026-01-02"]) == 0
+    when = Clock(1795600000.0).time_of_day(told["h1"])
+    assert capsys.readouterr().out.endswith(f"h1: on record only since {when}\n")

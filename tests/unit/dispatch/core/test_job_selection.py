@@ -35,6 +35,7 @@ def test_what_is_meant(texts, ranges, user):
     ("text", "line"),
     [
         ("5-2", "'5-2': the range is backwards"),
+        ("ev", "'ev' is not a queued job's id; use 3, .*; by name: lbctl jobs --name PATTERN$"),
         ("0", "'0' is not a queued job's id"),
         ("h1-3", "'h1-3' is not a queued job's id"),
         ("1-", "'1-' is not a queued job's id"),
