@@ -1,10 +1,14 @@
 """Clusters of LIMs in virtual time: they meet, survive faults, and come together again."""
 
+from functools import partial
+from itertools import product
+
 import pytest
 
 from lbd.config.schema import ALGORITHMS, LimConfig
 from lbd.lim.core import events as e
 from lbd.model import HostId, HostState
+from lbd.sim.faults.network import LATENCY_S
 from lbd.testing.virtual_cluster import VirtualCluster, settled
 from tests.bench import many_hosts
 
@@ -66,6 +70,25 @@ def test_a_partition_has_two_centres_and_heals(seed):
     cluster.heal()
     cluster.run_until(cluster.settled, 20, "one cluster again")
     assert cluster.agreed_centre() == "h1"
+
+
+@pytest.mark.parametrize("seed", [49, 158, 203, 222])  # left h3 closed to h2
+def test_no_host_stays_closed_to_another_after_two_centres_on_a_slow_network(seed):
+    cluster = VirtualCluster(3, seed)
+    cluster.latency_s = (0.01, 2.0)
+    cluster.run(1.0)
+    cluster.at(1.0, lambda: cluster.stop("h1"))
+    cluster.at(18.0, lambda: cluster.resume("h1"))
+    accepts = {yes: e.LbmStatus(accepting=yes, slots_total=2) for yes in (False, True)}
+    for host in cluster.alive()[1:]:
+        cluster.at(16.0, partial(cluster.handle, host, accepts[False]))
+        cluster.at(cluster.rng.uniform(18, 24), partial(cluster.handle, host, accepts[True]))
+    cluster.run(25.0)
+    cluster.latency_s = LATENCY_S
+    cluster.run(PARAMS.keepalive_s * 3)
+    for by, of in product(cluster.alive(), repeat=2):
+        sample = by.state.table.entries[of.state.me].sample
+        assert sample.vector.accepting, (by.state.me, sample)
 
 
 def test_a_cut_between_two_hosts_only_blinds_those_two():

@@ -232,8 +232,9 @@ class Table:
                 continue
             if entry.member.incarnation > sample.incarnation:
                 continue
-            if old.number != sample.number and old.vector is not sample.vector:
-                # We have another, but of before, whatever number it has.
+            if old.vector is not sample.vector and aged(old, sample.age_s) != sample:
+                # We have another, but of before, whatever number it has. (If this word is late, it
+                # takes the number of a newer one, which comes next, under the same number.)
                 renumbered = replace(sample, number=max(old.number, sample.number), age_s=age_s)
                 self._put(entry, renumbered, now_s)
                 continue

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from lbd.config.schema import LimConfig
-from lbd.lim.core.table import Table, has_free_core
+from lbd.lim.core.table import Table, has_free_core, why_closed
 from lbd.model import Closed, HostId, HostState, JobId
 from lbd.policy.view import NO_SLOT
 from lbd.testing.builders import member, sample, vector
@@ -58,6 +58,16 @@ def test_a_late_host_that_is_confirmed_is_late_no_more(table):
     before = table.charges(H2)
     table.confirm([told], 0.0, 114.0)
     assert table.charges(H2) < before
+
+
+def test_a_late_word_of_the_centre_does_not_hide_what_the_host_had_said(table):
+    starting, accepting = vector(accepting=False), vector()
+    table.record(sample("h2", 9, accepting), 100.0)
+    table.confirm([sample("h2", 5, starting)], 0.1, 101.0)  # sent before, heard later
+    assert why(table, 101.0) == why_closed(starting)
+    table.record(sample("h2", 9, accepting, age_s=1.5), 101.5)  # as the centre has it now
+    table.confirm([sample("h2", 9, accepting)], 0.1, 103.0)
+    assert why(table, 103.0) == ""
 
 
 def test_a_host_that_is_removed_leaves_no_charge_behind(table):
