@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass, field
 from itertools import islice
 
+from lbd.keeper.limits.portions import PAUSE_S
 from lbd.keeper.stdin_watch import members
 from lbd.keeper.suspension import Treated
 from lbd.launch.signals import deliver, signal_group
@@ -90,7 +91,9 @@ class Running:
 
     def due_s(self) -> list[float]:
         """When it is to be looked at again, on the monotonic clock."""
-        return [at_s for at_s in (self.kill_at_s, self.stopping.look_at_s) if at_s is not None]
+        treat_at_s = time.monotonic() + PAUSE_S if self.treated.is_changing else None
+        times_s = (self.kill_at_s, self.stopping.look_at_s, treat_at_s)
+        return [at_s for at_s in times_s if at_s is not None]
 
 
 def waited_for(leader: int, group: str) -> list[int]:

@@ -315,6 +315,7 @@ class Keeper:
         for name in self._limits.over():
             self.jobs[name].kill_at_s = now_s
         for name, job in list(self.jobs.items()):
+            job.treated.go_on()
             if not job.ended or not job.begun:
                 job.stopping.look(job.pid, job.group)
                 if job.kill_at_s is not None and now_s >= job.kill_at_s:

@@ -1,16 +1,20 @@
 """What the keeper does with a job while the owner of the host is back: nothing, nicer, or a halt.
 
 A cgroup of version 2 freezes as a whole, and the job cannot tell. Elsewhere each process is
-stopped; who waits for the job's stops is not told of these.
+stopped; who waits for the job's stops is not told of these. A job of thousands of processes is
+treated by portions, as it is ended (portions.py).
 """
 
 import contextlib
 import os
 import signal
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
-from lbd.keeper.stdin_watch import members
-from lbd.load import process_table
+from lbd.keeper.limits.portions import begun_in, by_portions, tasks_of
+from lbd.load import cgroup, process_table
 
 AS_EVER, NICE_LOWEST, STAND_STILL = 0, 1, 2
 LOWEST = 19
@@ -25,39 +29,60 @@ class Treated:
     # As they were: by process, when that began, and its nice value.
     nices: dict[int, tuple[int, int]] = field(default_factory=dict)
 
+    _steps: Generator[None, None, None] | None = None  # what is left to do
+
     @property
     def is_still(self) -> bool:
         return self.kind == STAND_STILL
 
+    @property
+    def is_changing(self) -> bool:
+        """Is there more to do? Then `go_on` shortly."""
+        return self._steps is not None
+
     def become(self, kind: int, leader: int, group: str) -> None:
-        before, self.kind = self.kind, kind
+        self._steps = self._change(self._steps, self.kind, kind, leader, group)
+        self.kind = kind
+        self.go_on()
+
+    def go_on(self) -> None:
+        if self._steps is not None and next(self._steps, True):
+            self._steps = None
+
+    def _change(
+        self, earlier: Generator[None, None, None] | None, before: int, kind: int,
+        leader: int, group: str,
+    ) -> Generator[None, None, None]:  # fmt: skip
+        if earlier is not None:
+            yield from earlier
         if STAND_STILL in (before, kind) and before != kind:
-            halt(leader, group, still=kind == STAND_STILL)
+            yield from halt(leader, group, still=kind == STAND_STILL)
         if kind == NICE_LOWEST:
-            self._lower(members(leader, group))
-        else:
-            self._restore(leader, group)
+            yield from self._lower(leader, group)
+        elif self.nices:
+            yield from self._restore(leader, group)
 
-    def _lower(self, pids: list[int]) -> None:
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                if (task := process_table.task_of(pid)) is not None:
-                    before = task.started_ticks, os.getpriority(os.PRIO_PROCESS, pid)
-                    self.nices.setdefault(pid, before)
-                    os.setpriority(os.PRIO_PROCESS, pid, LOWEST)
+    def _lower(self, leader: int, group: str) -> Generator[None, None, None]:
+        def lower(pid: int, began: int) -> None:
+            before = began, os.getpriority(os.PRIO_PROCESS, pid)
+            self.nices.setdefault(pid, before)
+            os.setpriority(os.PRIO_PROCESS, pid, LOWEST)
 
-    def _restore(self, leader: int, group: str) -> None:
-        """Of what is still of the job: a number may be another process's by now."""
+        yield from for_each_of((yield from began_of(leader, group)), lower)
+
+    def _restore(self, leader: int, group: str) -> Generator[None, None, None]:
+        """Of what is still of the job."""
         before, self.nices = self.nices, {}
-        for pid in members(leader, group) if before else ():
-            began, nice = before.get(pid, (-1, LOWEST))
-            with contextlib.suppress(OSError):
-                task = process_table.task_of(pid)
-                if task is not None and task.started_ticks == began:
-                    os.setpriority(os.PRIO_PROCESS, pid, nice)
+
+        def restore(pid: int, began: int) -> None:
+            lowered, nice = before.get(pid, (-1, LOWEST))
+            if lowered == began:
+                os.setpriority(os.PRIO_PROCESS, pid, nice)
+
+        yield from for_each_of((yield from began_of(leader, group)), restore)
 
 
-def halt(leader: int, group: str, *, still: bool) -> None:
+def halt(leader: int, group: str, *, still: bool) -> Generator[None, None, None]:
     with contextlib.suppress(OSError):
         descriptor = os.open(f"{group}/cgroup.freeze", os.O_WRONLY)
         try:
@@ -65,9 +90,32 @@ def halt(leader: int, group: str, *, still: bool) -> None:
         finally:
             os.close(descriptor)
         return
+    number = signal.SIGSTOP if still else signal.SIGCONT
     seen: set[int] = set()
     for _ in range(ROUNDS):
-        for pid in set(members(leader, group)) - seen:
-            seen.add(pid)
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGSTOP if still else signal.SIGCONT)
+        began = yield from began_of(leader, group)
+        unseen = {pid: ticks for pid, ticks in began.items() if pid not in seen}
+        yield from for_each_of(unseen, lambda pid, _: os.kill(pid, number))
+        seen |= began.keys()
+
+
+def began_of(leader: int, group: str) -> Generator[None, None, dict[int, int]]:
+    """When each process of a job began, in ticks: those of its cgroup, else of its session."""
+    if group:
+        return (yield from begun_in(partial(cgroup.members, Path(group))))
+    everybody = yield from tasks_of(process_table.pids())
+    return {pid: task.started_ticks for pid, task in everybody.items() if task.session == leader}
+
+
+def for_each_of(
+    began: Mapping[int, int], do: Callable[[int, int], None]
+) -> Generator[None, None, None]:
+    """Not of another that has the number of one by now."""
+    for number, portion in enumerate(by_portions(list(began.items()))):
+        if number:
+            yield
+        for pid, ticks in portion:
+            task = process_table.task_of(pid)
+            if task is not None and task.started_ticks == ticks:
+                with contextlib.suppress(OSError):
+                    do(pid, ticks)

@@ -1,11 +1,15 @@
 """A job that is to run at the lowest priority while the owner of its host is there."""
 
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 
-from lbd.keeper.suspension import AS_EVER, LOWEST, NICE_LOWEST, Treated
+from lbd.keeper import suspension
+from lbd.keeper.limits import portions
+from lbd.keeper.suspension import AS_EVER, LOWEST, NICE_LOWEST, STAND_STILL, Treated
 from lbd.load import process_table
 
 
@@ -23,15 +27,25 @@ def nice_of(process):
     return os.getpriority(os.PRIO_PROCESS, process.pid)
 
 
+def turns_of(treated, kind, leader):
+    """How often the keeper serves the others meanwhile."""
+    treated.become(kind, leader.pid, "")
+    turns = 0
+    while treated.is_changing:
+        turns += 1
+        treated.go_on()
+    return turns
+
+
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="raises a priority")
 def test_a_job_has_its_priority_again(jobs):
     job, _ = jobs
     treated = Treated()
-    treated.become(NICE_LOWEST, job.pid, "")
+    turns_of(treated, NICE_LOWEST, job)
     assert nice_of(job) == LOWEST
-    treated.become(NICE_LOWEST, job.pid, "")
-    treated.become(AS_EVER, job.pid, "")
+    turns_of(treated, NICE_LOWEST, job)
+    turns_of(treated, AS_EVER, job)
     assert nice_of(job) == 0
 
 
@@ -46,5 +60,47 @@ def test_nobody_else_is_given_that_of_a_process_that_has_ended(jobs):
         other.pid: (process_table.task_of(other.pid).started_ticks, -5),
         job.pid: (process_table.task_of(job.pid).started_ticks - 1, -5),
     })  # fmt: skip
-    treated.become(AS_EVER, job.pid, "")
+    turns_of(treated, AS_EVER, job)
     assert (nice_of(other), nice_of(job)) == (10, 10)
+
+
+@pytest.fixture
+def crowd(monkeypatch):
+    """The leader of a session of nine processes, which are three portions."""
+    monkeypatch.setattr(portions, "PORTION", 3)
+    script = "for n in 1 2 3 4 5 6 7 8; do sleep 600 & done; wait"
+    with subprocess.Popen(["sh", "-c", script], start_new_session=True) as leader:
+        while len(session_of(leader)) < 9:
+            time.sleep(0.01)
+        yield leader
+        os.killpg(leader.pid, signal.SIGKILL)
+
+
+def session_of(leader):
+    everybody = process_table.everybody()
+    return {pid: task for pid, task in everybody.items() if task.session == leader.pid}
+
+
+def test_a_job_of_many_processes_stands_still_by_portions(crowd):
+    treated = Treated()
+    assert turns_of(treated, STAND_STILL, crowd) >= 2
+    assert {task.state for task in session_of(crowd).values()} == {b"T"}
+    assert turns_of(treated, AS_EVER, crowd) >= 2
+    assert b"T" not in {task.state for task in session_of(crowd).values()}
+
+
+def test_what_was_begun_is_done_before_the_next(crowd):
+    treated = Treated()
+    treated.become(STAND_STILL, crowd.pid, "")
+    assert treated.is_changing
+    turns_of(treated, AS_EVER, crowd)
+    assert b"T" not in {task.state for task in session_of(crowd).values()}
+
+
+def test_nobody_is_halted_who_has_the_number_of_another_by_now(jobs):
+    job, other = jobs
+    began = process_table.task_of(other.pid).started_ticks
+    done = []
+    steps = suspension.for_each_of({job.pid: -1, other.pid: began}, lambda *one: done.append(one))
+    portions.at_once(steps)
+    assert done == [(other.pid, began)]
