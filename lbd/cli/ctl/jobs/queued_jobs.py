@@ -36,6 +36,7 @@ from lbd.text.job_phrases import CANNOT_OPEN
 FAILED = ("failed", "lost")
 UNSUCCESSFUL = (*FAILED, "cancelled")
 SHOWN_MAX = 1000  # outputs of tasks
+NAMED_MAX = 20  # of those that are left out
 PATIENCE_S = 15.0
 OUTPUTS_S = 600.0  # for those of --fetch, once all jobs have ended
 FOLLOW_S = 0.2
@@ -124,10 +125,10 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     if len(begun) > SHOWN_MAX:
         raise ConfigError(f"{len(begun)} tasks have begun, and the outputs of {SHOWN_MAX} are "
                           "shown at once: name some of them, like 12_[1-100]")  # fmt: skip
-    show_each(daemons, begun)
+    status = show_each(daemons, begun)
     for line in why_not_begun([one for one in found if not has_begun(one)]):
         complain("lbctl", line)
-    return 0
+    return status
 
 
 def has_begun(one: Json) -> bool:
@@ -165,8 +166,7 @@ def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:
     failed = [one for one in tasks_of(daemons, options.ids) if text(one, "state") in FAILED]
     if not failed:
         complain("lbctl", "none of these jobs has failed")
-    show_each(daemons, failed)
-    return 0
+    return show_each(daemons, failed)
 
 
 def tasks_of(daemons: Daemons, ids: list[str]) -> list[Json]:
@@ -175,15 +175,31 @@ def tasks_of(daemons: Daemons, ids: list[str]) -> list[Json]:
     return tables(daemons.lbm(question, ANSWER_S), "jobs")
 
 
-def show_each(daemons: Daemons, found: list[Json]) -> None:
-    """One after the other, under a line with the task's id, as `tail` shows several files."""
-    copied = set[str]()
+def show_each(daemons: Daemons, found: list[Json]) -> int:
+    """One after the other, under a line with the task's id, as `tail` shows several files. A host
+    that does not answer is asked once, and the others' outputs are shown. The exit status."""
+    copied, left = set[str](), dict[str, list[str]]()  # the tasks left out, by host
     for one in found:
-        where = f" on {host}" if (host := text(one, "host")) else ""
+        host, task = text(one, "host"), text(one, "id")
+        if host in left:
+            left[host].append(task)
+            continue
+        where = f" on {host}" if host else ""
         how = f", exit {status}" if (status := text(one, "exit_status")) else ""
-        put(f"==> {text(one, 'id')}: {text(one, 'state')}{where}{how} <==")
+        put(f"==> {task}: {text(one, 'state')}{where}{how} <==")
         sys.stdout.flush()
-        show_output(daemons, [text(one, "id")], None, copied, follows=False)
+        try:
+            show_output(daemons, [task], None, copied, follows=False)
+        except Refusal as problem:
+            if problem.code != "unavailable" or not host:
+                raise
+            complain("lbctl", str(problem))
+            left[host] = [task]
+    for host, tasks in left.items():
+        more = f" and {len(tasks) - NAMED_MAX} more" if len(tasks) > NAMED_MAX else ""
+        named = ", ".join(tasks[:NAMED_MAX]) + more
+        complain("lbctl", f"left out until {host} is back: the output of {named}")
+    return 1 if left else 0
 
 
 def show_output(

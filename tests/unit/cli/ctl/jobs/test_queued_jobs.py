@@ -293,6 +293,31 @@ def test_of_an_array_the_outputs_of_its_failed_tasks_are_shown(daemon, capfdbina
     assert lbctl.main(["logs", "--failed", "-f", "5"]) == 2
 
 
+def test_a_host_that_is_down_hides_no_output_of_the_others(daemon, capfdbinary):
+    hosts = {"5_1": "h2", "5_2": "h4", "5_3": "h2", "5_4": "h4"}
+    task = {**JOB, "array_id": 5, "state": "failed", "exit_status": 1}
+    tasks = [{**task, "id": name, "host": host} for name, host in hosts.items()]
+    away = {"ok": False, "error": "cannot get output from h4", "code": "unavailable"}
+
+    def output(question):
+        (name,) = question["ids"]
+        again = question["at"] == [1, 0]
+        data = [base64.b64encode(f"that of {name}\n".encode()).decode()]
+        there = {"ok": True, "attempt": 1, "at": [1, 0], "data": [] if again else data}
+        return there if hosts[name] == "h2" else away
+
+    lbm = daemon("lbm", **{"queue.logs": output, "queue.jobs": {"ok": True, "jobs": tasks}})
+    assert lbctl.main(["logs", "--failed", "5"]) == 1
+    out, err = capfdbinary.readouterr()
+    assert out.decode().splitlines()[1::2] == ["that of 5_1", "==> 5_3: failed on h2, exit 1 <=="]
+    assert out.endswith(b"that of 5_3\n")
+    assert err.decode().splitlines() == [
+        "lbctl: cannot get output from h4",
+        "lbctl: left out until h4 is back: the output of 5_2, 5_4",
+    ]
+    assert [question["ids"] for question in lbm.asked if question.get("at")].count(["5_4"]) == 0
+
+
 def test_the_outputs_of_an_array_are_shown_one_after_the_other(daemon, capfdbinary, monkeypatch):
     tasks = [{**JOB, "id": f"5_{index}", "state": "done"} for index in (1, 2)]
     tasks.append({**JOB, "id": "5_3", "state": "pending", "started": None})
