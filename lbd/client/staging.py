@@ -38,6 +38,10 @@ class Staging:
         for path in self.send:
             if not os.path.lexists(os.path.join(directory, path)):
                 raise Trouble(f"--send {shown(path)}: No such file or directory")
+        if self.fetch and not os.path.isdir(directory):
+            raise Trouble(
+                f"--fetch: {shown(directory)}, where it would be put, does not exist here"
+            )
         self._fetching = Fetching(self.send, self.fetch, int.from_bytes(os.urandom(8), "big"))
         try:
             self._fetching.check(directory)

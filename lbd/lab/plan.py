@@ -137,7 +137,8 @@ def check_private(private: Sequence[Path], isolate: str, shared: Mapping[str, Pa
     """Raises ConfigError. `shared`: what every host must go on seeing, by what it is."""
     for place in private:
         if isolate != "namespaces":
-            raise ConfigError(f"--private {place}: needs hosts in namespaces")
+            raise ConfigError(f"--private {place}: needs hosts in namespaces: "
+                              "run it as root, without --isolate none")  # fmt: skip
         for what, path in shared.items():
             if path.is_relative_to(place):
                 raise ConfigError(f"--private {place}: {what} is in it ({path})")

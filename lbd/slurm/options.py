@@ -159,7 +159,7 @@ def take(given: Given, name: str, value: str | None, left: list[str], grammar: G
 
 def ignore(names: str) -> None:
     """As well as those that the variable names."""
-    INSTALLED.update(set(listed(names)) - set(let_be()))
+    INSTALLED.update(listed(names))
     if names:
         os.environ[LET_BE] = ",".join(dict.fromkeys([*listed(names), *let_be()]))
 

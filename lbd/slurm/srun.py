@@ -9,7 +9,7 @@ from lbd.slurm.sbatch import check_shape, exported, hosts_of
 from lbd.slurm.step import next_number, redirect, take_slots
 from lbd.slurm.times import limit_s
 
-ONLY = {"cpu-bind": ("quiet", "q", "none", "no"), "mpi": ("none",)}
+ONLY = {"mpi": ("none",)}  # --cpu-bind is a wish: as with Slurm where no plug-in binds
 GRAMMAR = Grammar(
     words_of(
         "chdir cpus-per-task cpu-bind exclude export job-name mem mem-per-cpu nodelist nodes ntasks"
@@ -29,7 +29,7 @@ GRAMMAR = Grammar(
     ),
     words_of("pty hold no-kill overcommit contiguous"),
     optional=words_of("exclusive kill-on-bad-exit immediate nice"),
-    instead={**SBATCH.instead, "pty": "`lbrun -t` gives the command a terminal"},
+    instead={**SBATCH.instead, "pty": "`lbrun -t COMMAND` gives it a terminal"},
     kept=words_of("exclusive"),  # of a step it says something else than of a job
 )  # fmt: skip
 COUNTS = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS", "SLURM_TASKS_PER_NODE",

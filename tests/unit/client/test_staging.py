@@ -45,6 +45,15 @@ def test_links_that_stay_inside(link, target, inside):
     assert stays_inside(link, target) is inside
 
 
+def test_nothing_is_brought_back_into_a_directory_that_is_not_here(tmp_path):
+    """It was found after a host had been chosen, and called a fault of --send."""
+    options = SimpleNamespace(send=[], fetch=["out"])
+    with pytest.raises(
+        Trouble, match=r"^--fetch: .*/away, where it would be put, does not exist here"
+    ):
+        Staging(options, bytes(tmp_path / "away"))
+
+
 def test_nobody_can_guess_what_is_made_beside_what_is_fetched(tmp_path):
     """In a directory like /tmp another user could have made it first."""
     options = SimpleNamespace(send=[], fetch=["out"])

@@ -348,7 +348,7 @@ def test_signals_of_scancel_and_options_of_srun():
     assert given.rest == ["echo", "-n"]
     for words, hint in (
         (["--mpi=pmix", "x"], r"--mpi pmix is .*LBD_SLURM_IGNORE=mpi$"),
-        (["--cpu-bind=cores", "x"], r"--cpu-bind cores is .*LBD_SLURM_IGNORE=cpu-bind$"),
+        (["--cpu-bind=cores", "--mpi", "pmi2", "x"], r"--mpi pmi2 is"),  # alone
         (["--exclusive", "x"], r"--exclusive is not supported"),  # of a whole host
     ):
         with pytest.raises(SlurmError, match=hint):

@@ -19,17 +19,25 @@ KEYS = (
 )  # fmt: skip
 
 
+HEADING_OF = {  # of a column, where that is not the key itself
+    "origin": "FROM", "host": "ON", "submitted": "AGE", "cpu_s": "CPU", "exit_status": "EXIT",
+}  # fmt: skip
+KEY_OF = {heading: key for key, heading in HEADING_OF.items()}
+
+
 def key_named(given: str) -> str:
-    if given not in KEYS:
+    """Of the JSON, or the heading that people see."""
+    key = KEY_OF.get(given.upper(), given.lower())
+    if key not in KEYS:
         near = nearest(given, KEYS)
         hint = f'; did you mean "{near}"?' if near else f"; fields: {', '.join(KEYS)}"
         raise argparse.ArgumentTypeError(f"no field {given!r}{hint}")
-    return given
+    return key
 
 
 def order_named(given: str) -> str:
-    key_named(given.removeprefix("-"))
-    return given
+    descending = "-" if given.startswith("-") else ""
+    return descending + key_named(given.removeprefix("-"))
 
 
 def keys_named(given: str) -> tuple[str, ...]:

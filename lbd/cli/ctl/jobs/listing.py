@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 from lbd.cli.complaints import complain
-from lbd.cli.ctl.jobs.filters import add_view, chosen_and_sorted, limited
+from lbd.cli.ctl.jobs.filters import HEADING_OF, add_view, chosen_and_sorted, limited
 from lbd.cli.ctl.verb import Verb, reading
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
@@ -51,9 +51,7 @@ HEADER = ("ID", "NAME", "USER", "STATE", "FROM", "ON", "STARTED", ">AGE", ">RAN"
 GO_FIRST = (  # where there is no room
     "FROM", ">CPU", ">AGE", "STARTED", "NAME", ">RAN", ">EXIT", "USER",
 )  # fmt: skip
-HEADING_OF = {  # a key of the JSON; else it is the same
-    "origin": "FROM", "host": "ON", "submitted": "AGE", "cpu_s": "CPU", "exit_status": "EXIT",
-}  # fmt: skip
+NONE_NOW = "no jobs; --all shows those that have ended, too"
 COMMAND_WIDTH, NAME_WIDTH = 60, 40
 PIPE_WIDTH = 2000  # of a command where there is no terminal
 DISPATCHER = "the dispatcher"  # among the hosts that did not answer
@@ -99,7 +97,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     elif found:
         show(found, left_out, options)
     elif not missing:
-        complain("lbctl", "no jobs")
+        complain("lbctl", "no jobs" if ended_too or queued else NONE_NOW)
     return 0
 
 

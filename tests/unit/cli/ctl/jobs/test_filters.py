@@ -44,6 +44,7 @@ def listed(daemon, capsys):
         (("--state", "failed,running", "--host", "h3"), ["h1-10", "7"]),
         (("--sort", "id"), ["7", "8", "h1-9", "h1-10"]),
         (("--sort=-cpu_s",), ["8", "h1-9", "7", "h1-10"]),
+        (("--sort=-cpu",), ["8", "h1-9", "7", "h1-10"]),  # as its column is headed
         (("--sort", "cpu_s"), ["7", "h1-9", "8", "h1-10"]),
         (("--sort=-cpu_s", "--limit", "2"), ["8", "h1-9"]),
         (("--limit", "2"), ["h1-9", "h1-10"]),
@@ -52,6 +53,10 @@ def listed(daemon, capsys):
 )
 def test_who_is_shown_and_in_what_order(listed, words, ids):
     assert listed(*words) == ids
+
+
+def test_a_column_is_known_by_its_heading_too():
+    assert filters.keys_named("id,on,From,EXIT") == ("id", "host", "origin", "exit_status")
 
 
 def test_since_counts_from_submission():
@@ -95,7 +100,7 @@ def test_fields_are_the_keys_of_json(daemon, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--sort", "cpu"), "no field 'cpu'"),
+        (("--sort", "size"), "no field 'size'"),
         (("--format", "id,comand"), 'did you mean "command"'),
         (("--state", "runing"), "no state 'runing'"),
         (("--limit", "0"), "not a whole number above 0"),
