@@ -1,22 +1,16 @@
 """The files that a job of the queue writes to, with `-o` and `--error`: where they are, and what is
-in them, if they are to be had here.
-
-Its user has named them, and may have a file system of their own there, which answers nobody (FUSE
-with allow_other), or a link to what only root may read. So each is read by a child, for root with
-the rights of that user, and given up where nothing comes of it.
+in them, if they are to be had here. Their user has named them, so a child reads them, for root with
+that user's rights.
 """
 
 import os
 import pwd
-import select
-import signal
 import stat
-from contextlib import suppress
-from typing import NoReturn
 
 from lbd.cli.complaints import complain
 from lbd.console.reply import Json, number, text
 from lbd.local.write_all import write_all
+from lbd.process.reading_child import become, read_in_child
 from lbd.text.name_patterns import fill_in
 
 PIECE_BYTES = 256 << 10
@@ -58,65 +52,36 @@ def copy_files(job: Json, copied: set[str]) -> bool:
 
 def copy_file(path: str, descriptor: int, started_unix_s: float, user: str) -> bool:
     """Returns whether there was anything to copy."""
-    reader, writer = os.pipe2(os.O_CLOEXEC)
-    if (child := os.fork()) == 0:
-        os.close(reader)
-        _read_as(user, path, writer, started_unix_s)
-    os.close(writer)
-    found, is_read, ready = False, False, select.poll()  # whatever number it has
-    ready.register(reader, select.POLLIN)
-    try:
-        while not is_read and ready.poll(STALLED_S * 1e3):
-            data = os.read(reader, PIECE_BYTES)
-            write_all(descriptor, data)
-            is_read, found = not data, found or bool(data)
-        if not is_read:
-            complain("lbctl", f"{path}: nothing was read of it within {STALLED_S:g} s; given up")
-    finally:
-        os.close(reader)
-        if not is_read:
-            os.kill(child, signal.SIGKILL)  # it may hang for as long as its file system does
-        with suppress(ChildProcessError):  # who started us may have SIGCHLD ignored
-            os.waitpid(child, 0 if is_read else os.WNOHANG)
-    return found
+
+    def read(target: int) -> int:
+        try:
+            if os.geteuid() == 0:
+                account = pwd.getpwnam(user)
+                become(account.pw_uid, account.pw_gid, os.getgrouplist(user, account.pw_gid))
+        except (OSError, KeyError):  # nobody of that name here: nor are these files that job's
+            return 0
+        read_file(path, target, started_unix_s)
+        return 0
+
+    reading = read_in_child(read, lambda data: write_all(descriptor, data), STALLED_S)
+    if reading.is_stalled:
+        complain("lbctl", f"{path}: nothing was read of it within {STALLED_S:g} s; given up")
+    elif reading.said:
+        complain("lbctl", f"{path}: {reading.said}")
+    return reading.size_bytes > 0
 
 
-def _read_as(user: str, path: str, writer: int, started_unix_s: float) -> NoReturn:
-    """In the child."""
-    try:
-        if os.geteuid() == 0:
-            account = pwd.getpwnam(user)
-            os.initgroups(user, account.pw_gid)
-            os.setgid(account.pw_gid)
-            os.setuid(account.pw_uid)
-        read_file(path, writer, started_unix_s)
-    except (OSError, KeyError):  # nobody of that name here: nor are these files that job's
-        pass
-    finally:
-        os._exit(0)
-
-
-def read_file(path: str, writer: int, started_unix_s: float) -> None:
-    """Nothing of what is no file, or is older than the job: on its host is another one."""
+def read_file(path: str, target: int, started_unix_s: float) -> None:
+    """In the child: nothing of what is no file, or is older than the job: on its host is another
+    one. Raises OSError."""
     try:  # what is not ready, like a pipe, is not waited for
         source = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return
-    try:
-        found = os.fstat(source)
-        if not stat.S_ISREG(found.st_mode) or found.st_mtime < started_unix_s - CLOCKS_S:
-            return
-        left = found.st_size  # it may be growing
-        while left > 0 and (data := piece(source, min(left, PIECE_BYTES), path)):
-            write_all(writer, data)
-            left -= len(data)
-    finally:
-        os.close(source)
-
-
-def piece(source: int, size: int, path: str) -> bytes:
-    try:
-        return os.read(source, size)
-    except OSError as trouble:
-        complain("lbctl", f"{path}: {trouble.strerror}")
-        return b""
+    found = os.fstat(source)
+    if not stat.S_ISREG(found.st_mode) or found.st_mtime < started_unix_s - CLOCKS_S:
+        return
+    left = found.st_size  # it may be growing
+    while left > 0 and (data := os.read(source, min(left, PIECE_BYTES))):
+        write_all(target, data)
+        left -= len(data)
