@@ -50,3 +50,22 @@ def blocks(page: Path) -> list[Block]:
 def to_run(page: Path) -> list[Block]:
     """Commands that are run as they stand, and the output that the page shows of them."""
     return [block for block in blocks(page) if not block.mark]
+
+
+def check_shown(shown: str, output: str, place: str) -> None:
+    """Every line that is shown is in the output, in this order. What has a digit or a slash in it
+    differs from run to run."""
+    rest = output
+    for line in filter(None, shown.splitlines()):
+        at = re.search(pattern_of(line), rest, re.M)
+        assert at, f"{place}: {line!r} is not in\n{output}"
+        rest = rest[at.end() :]
+
+
+def pattern_of(line: str) -> str:
+    words = [
+        r"\S+(?: ?(?:ms|s))?" if re.search(r"[\d/–█·]", word) else re.escape(word)
+        for word in line.split()
+        if word not in ("ms", "s")
+    ]
+    return r"^\s*" + r"\s+".join(words) + r"\s*$"

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 from cluster import Lab, client_environment
 
-from tests.book import COMMANDS, README, TUTORIAL, to_run
+from tests.book import COMMANDS, README, TUTORIAL, check_shown, pattern_of, to_run
 
 SETTINGS = ("--set", "dispatch.lease_s=3")  # a lost host is given up in seconds
 PRELUDE = """\
@@ -73,25 +73,7 @@ def test_a_tutorial_page(page, short_dir):
     outputs = dict(re.findall(r"^@@ (\d+)\n((?:(?!@@ ).*\n?)*)", result.stdout, re.M))
     for number, block in enumerate(found):
         if block.language == "text":
-            check_shown(block, outputs[str(number - 1)])
-
-
-def check_shown(block, output):
-    """Every line that is shown is in the output, in this order."""
-    rest = output
-    for line in filter(None, block.text.splitlines()):
-        at = re.search(pattern_of(line), rest, re.M)
-        assert at, f"{block.place}: {line!r} is not in\n{output}"
-        rest = rest[at.end() :]
-
-
-def pattern_of(line):
-    words = [
-        r"\S+(?: ?(?:ms|s))?" if re.search(r"[\d/–█·]", word) else re.escape(word)
-        for word in line.split()
-        if word not in ("ms", "s")
-    ]
-    return r"^\s*" + r"\s+".join(words) + r"\s*$"
+            check_shown(block.text, outputs[str(number - 1)], block.place)
 
 
 @pytest.mark.parametrize(

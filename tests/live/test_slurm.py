@@ -1,15 +1,19 @@
 """Slurm's commands on real hosts: scripts written for Slurm, and Snakemake through two plugins."""
 
 import os
+import pwd
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.live.cluster import FAST, Lab
+from tests.book import DOCS, blocks, check_shown
+from tests.live.cluster import FAST, Lab, wait_until
 
 SNAKEMAKE = Path(__file__).resolve().parents[2] / "build/snakemake/bin/snakemake"
+PAGE = DOCS / "how-to/slurm-commands.md"
+OURSELVES = pwd.getpwuid(os.geteuid()).pw_name
 SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=4", "resources.gpu=2")
 WORKFLOW = """
 localrules: all, total
@@ -51,6 +55,36 @@ def slurm(lab, tmp_path_factory):
         return done.stdout if not status else done.stderr + done.stdout
 
     return run
+
+
+def test_the_usual_case(slurm, tmp_path):
+    """As the page shows it."""
+    usual = [
+        block
+        for block in blocks(PAGE)
+        if block.mark.endswith("test_the_usual_case") or block.text.startswith("#!/bin/bash\n")
+    ]
+    script, *sessions = usual
+    (tmp_path / "fit.sh").write_text(script.text)
+    (tmp_path / "fit").write_text("#!/bin/sh\nuntil test -e end; do sleep 0.05; done\n")
+    (tmp_path / "fit").chmod(0o755)
+    job = "12"
+    for number, session in enumerate(sessions):
+        for shown in session.text.replace(" ann ", f" {OURSELVES} ").split("$ ")[1:]:
+            command, _, output = shown.partition("\n")
+            words = command.replace("12", job).split()
+            if words[0] == "cat":
+                printed = (tmp_path / words[1]).read_text()
+            else:
+                printed = slurm(*words, cwd=tmp_path)
+            check_shown(output, printed, session.place)
+            if words[0] == "sbatch":
+                job = printed.split()[-1]
+                of_it = ("squeue", "-h", "-j", job, "-o", "%t")
+                wait_until(lambda asked=of_it: slurm(*asked) == "R\n", "it runs")
+        if number == 0:
+            (tmp_path / "end").touch()
+            slurm("sbatch", "--wait", "-d", f"afterok:{job}", "--wrap", "true", cwd=tmp_path)
 
 
 def test_a_script_with_its_options_runs_as_an_array(slurm, tmp_path):
