@@ -2,6 +2,7 @@
 
 import math
 import shlex
+import signal
 
 from lbd.console import figures
 from lbd.console.figures import Clock
@@ -18,6 +19,14 @@ from lbd.text.units import duration_text
 from lbd.theory.speedup_fit import MOST_PARALLELISM, MOST_SIGMA
 
 INDEXES_WIDTH = 200
+FAULTS = (
+    signal.SIGSEGV,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGABRT,
+    signal.SIGSYS,
+)
 
 
 def array_lines(one: Json) -> list[str]:
@@ -39,19 +48,27 @@ def array_lines(one: Json) -> list[str]:
 
 
 def failed_task(task: Json) -> FailedTask:
-    status, signal = number(task, "exit_status"), number(task, "signal")
+    status = number(task, "exit_status")
     return FailedTask(
         int(number(task, "array_index")),
         text(task, "state"),
         None if math.isnan(status) else int(status),
-        0 if math.isnan(signal) else int(signal),
+        whole(task, "signal"),
         text(task, "cause"),
     )
+
+
+def whole(one: Json, name: str) -> int:
+    """0 if it is not there."""
+    value = number(one, name)
+    return 0 if math.isnan(value) else int(value)
 
 
 def end_phrase(job: Json) -> str:
     """How one has ended that has not succeeded: `job 3 failed (exit 1)`."""
     state, reason, status = text(job, "state"), text(job, "reason"), text(job, "exit_status")
+    if state == "cancelled" and reason.startswith(state):  # by whom, too
+        return f"job {text(job, 'id')} was {reason}"
     how = {"cancelled": "was cancelled", "lost": "was lost"}.get(state, state)
     if state == "failed" and status and not reason.startswith(CANNOT_OPEN):
         how += f" (exit {status})"
@@ -87,6 +104,31 @@ def span_text(given: object, most: float) -> str:
     return "–"
 
 
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def signal_line(number: int, status: int, reason: str) -> str:
+    """By what signal one has ended, and whose, as far as is known; "" if none is to be seen.
+    `reason`: what is said of its end already."""
+    if number:
+        name = signal_name(number)
+        if number in FAULTS:
+            what = str(signal.strsignal(number)).lower()
+            return f"signal   {name} ({what}): a fault of the program"
+        if reason:
+            return f"signal   {name}"
+        memory = "; the kernel sends it where memory runs out" if number == signal.SIGKILL else ""
+        return f"signal   {name}, as far as is known not sent by lbd{memory}"
+    if not reason and 0 < (number := status - 128) <= signal.SIGRTMAX:
+        ended = f"{signal_name(number)} ended it or what it had started"
+        return f"exit     {status} is 128 + {number}: {ended}"
+    return ""
+
+
 DETAIL_INDENT = " " * 9
 
 
@@ -102,6 +144,9 @@ def detail_lines(one: Json, clock: Clock) -> list[str]:
     if reason and reason != state:
         waits = state == "pending" or number(table(one, "tasks"), "pending") > 0
         lines.append(f"{'waits   ' if waits else 'reason  '} {reason}")
+    if state in ("failed", "cancelled"):
+        said = signal_line(whole(one, "signal"), whole(one, "exit_status"), reason)
+        lines += [said] if said else []
     lines += outlook_lines(one, clock)
     lines += time_lines(one, clock)
     if known := table(one, "speedup"):

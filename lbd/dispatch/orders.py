@@ -41,7 +41,7 @@ class Orders:
                 commands=self.dispatcher.estimates is not None,
                 by_number=asked.by_number,
             )
-            order = Order(self, asked, Updates(self.dispatcher, asked.update, asked.is_admin))
+            order = Order(self, asked, host, Updates(self.dispatcher, asked.update, asked.is_admin))
             if asked.verb == "update":
                 order.updates.check()
         except LedgerTrouble:
@@ -89,8 +89,9 @@ class Orders:
 class Order:
     """One order on its way from job to job."""
 
-    def __init__(self, orders: Orders, asked: pb.ActRequest, updates: Updates) -> None:
+    def __init__(self, orders: Orders, asked: pb.ActRequest, host: str, updates: Updates) -> None:
         self._dispatcher, self._finder = orders.dispatcher, orders.finder
+        self._asker = f"{one_line(asked.user, TEXT_MAX)}@{host}"
         self._asked, self.updates = asked, updates
         self.revival = Revival(orders.dispatcher)
         self._gangs: set[int] = set()  # those acted on as a whole
@@ -145,7 +146,7 @@ class Order:
         if asked.verb == "kill":
             number = checked_signal(asked.signal)
             ends = asked.cancels_waiting and not life.has_begun(job)
-            actions = life.kill(job, number, now_s, rng, ends=ends)
+            actions = life.kill(job, number, now_s, rng, of=self._asker, ends=ends)
             for order in actions:  # one with a stop reason is given again once its host is back
                 if isinstance(order, Signal) and not order.stop_reason:
                     self._check_line(order)

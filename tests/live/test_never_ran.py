@@ -1,8 +1,13 @@
 """`lbctl logs` of a job that never ran says why."""
 
+import os
+import pwd
+
 import pytest
 
 from tests.live.cluster import FAST, Lab
+
+OURSELVES = pwd.getpwuid(os.geteuid()).pw_name
 
 
 @pytest.fixture(scope="module")
@@ -56,4 +61,5 @@ def test_of_an_array_once(lab):
     job = queued(lab, "--array", "1-3", "--begin", "+1h", "true")
     lab.run("h2", "lbctl", "kill", job, check=True)
     result = lab.run("h2", "lbctl", "logs", job)
-    assert result.stderr == "lbctl: 3 of these tasks never ran: cancelled before it ran\n"
+    said = f"lbctl: 3 of these tasks never ran: cancelled before it ran, by {OURSELVES}@h2\n"
+    assert result.stderr == said

@@ -74,7 +74,12 @@ NOT_ALONE = (Cause.CUT, Cause.CHECKPOINT, Cause.EVICTED)  # none of a gang goes 
 ENDING = (0, KILL, TERM)  # what `lbctl kill` sends to end a job
 LOOKS_MAX = 500  # jobs that may join the queue in one turn: 20 ms
 STILL_S = 1.0  # without a tick: we were stopped, or suspended with our host
+NEVER_RAN = "cancelled before it ran"
 KILLED_AT_ONCE = 1000  # attempts of one host that are not ours: 30 ms
+
+
+def by(user: str, before: str = "") -> str:
+    return f"{before} by {user}" if user else ""
 
 
 def stop_reason_of(live: Live, gang: Gang | None, ending: Ending) -> str:
@@ -162,21 +167,32 @@ class Lifecycle:
         return self._begin(self.queues.returned(live.job, now_s, rng), now_s)
 
     def kill(
-        self, job: JobId, number: int, now_s: float, rng: Random, *, ends: bool = False
+        self,
+        job: JobId,
+        number: int,
+        now_s: float,
+        rng: Random,
+        *,
+        of: str = "",
+        ends: bool = False,
     ) -> list[Action]:
-        """`number`: of the signal, 0 = end it. Only pending jobs are over by that at once. `ends`:
-        by any signal; its host alone knows whether it has begun, and calls it off if it has not."""
+        """`number`: of the signal, 0 = end it; `of`: who asks for it. Only pending jobs are over by
+        that at once. `ends`: by any signal; its host alone knows whether it has begun, and calls it
+        off if it has not."""
         live = self._live(job)
         if number not in ENDING and not ends:
             if live.lease is None:
                 raise Inapplicable(f"job {job} is not running, so it cannot be signalled")
+            if not live.stop_reason:
+                live.signal, live.signal_of = number, of
             return [Signal(job, live.lease.attempt, live.lease.host, number, live.stop_reason)]
         actions: list[Action] = []
         for one in self.gangs.together(live):
             if one.lease is not None:
                 actions += asked_to_stop(one, CANCEL, number)
+                one.signal_of = of
             else:
-                why = "cancelled before it ran"
+                why = f"{NEVER_RAN}{by(of, ',')}"
                 actions += self._final(one, JobState.CANCELLED, why, now_s, rng)
         return actions
 
@@ -391,9 +407,8 @@ class Lifecycle:
         if phase not in (*PASSING, *NOT_THERE, AWAY) and not stop_reason:
             actions += self._host_failed(name, now_s, rng)
         if stop_reason == CANCEL:
-            actions += self._final(
-                live, JobState.CANCELLED, "cancelled before it ran", now_s, rng, Fate.REFUSED
-            )
+            why, live.signal_of = f"{NEVER_RAN}{by(live.signal_of, ',')}", ""
+            actions += self._final(live, JobState.CANCELLED, why, now_s, rng, Fate.REFUSED)
         elif gang is not None and stop_reason:
             actions += self._given_back(live, gang, stop_reason, now_s, rng)
         elif gang is not None and not gang.may_begin_again(live.job):
@@ -494,12 +509,19 @@ class Lifecycle:
             actions += self._host_failed(host, now_s, rng)
         elif ending.exit_status == 0:
             self.hosts.worked(host)
+        if (
+            live.signal_of
+            and 0 < live.signal == ending.signal
+            and not (stop_reason or ending.reason)
+        ):
+            ending = replace(ending, reason=f"ended by a signal sent{by(live.signal_of)}")
+        who, live.signal_of = live.signal_of, ""
         live.stop_reason, live.reason = "", ending.reason
         succeeded = ending.cause is Cause.EXITED and ending.exit_status == 0
         if succeeded:
             self.queues.heads.learn(self.queues.registry.entries[live.job.id], now_s)
         if stop_reason == CANCEL and not succeeded:
-            why = ending.reason or "cancelled"
+            why = ending.reason or f"cancelled{by(who)}"
             return actions + self._final(
                 live, JobState.CANCELLED, why, now_s, rng, Fate.CANCELLED, ending
             )

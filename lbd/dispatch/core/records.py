@@ -77,7 +77,8 @@ class Live:
     held: str = ""
     lease: Lease | None = None
     stop_reason: str = ""  # CANCEL or REQUEUE, once its attempt is over
-    signal: int = 0  # by which it is told so
+    signal: int = 0  # by which it is told so, or was given
+    signal_of: str = ""  # who asked for that
     reason: str = ""  # of what happened to it last
     requeued: float | None = None  # UNIX seconds: when it came again after its end
     ran_tier: int = 0  # of the attempt made last; its job's is where it would begin

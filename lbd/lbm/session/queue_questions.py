@@ -343,6 +343,7 @@ def queued_json(job: pb.JobInfo) -> Json:
     reply = job_json(job) | {
         "tier": job.tier,
         "cpu_s": job.cpu_s if job.HasField("cpu_s") else None,
+        "signal": job.signal or None,
         "slots": job.slots,
         "slots_least": job.slots_least or job.slots,
         "slots_most": job.slots_most or job.slots_least or job.slots,

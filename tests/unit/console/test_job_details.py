@@ -1,5 +1,7 @@
 """What `lbctl job` says of one job beside its line in the list."""
 
+import pytest
+
 from lbd.console.figures import Clock
 from lbd.console.job_details import detail_lines
 from lbd.text.job_phrases import LAUNCHER
@@ -41,6 +43,31 @@ def test_a_reason_that_only_repeats_the_state_is_left_out():
     assert not [line for line in detail_lines(job, Clock(2000.0)) if line.startswith("reason")]
     job |= {"reason": "cancelled by root"}
     assert "reason   cancelled by root" in detail_lines(job, Clock(2000.0))
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ({"exit_status": 137, "signal": 9}, "signal   SIGKILL, as far as is known not sent by lbd; "
+         "the kernel sends it where memory runs out"),
+        ({"exit_status": 143, "signal": 15},
+         "signal   SIGTERM, as far as is known not sent by lbd"),
+        ({"exit_status": 139, "signal": 11},
+         "signal   SIGSEGV (segmentation fault): a fault of the program"),
+        ({"exit_status": 143, "signal": 15, "state": "cancelled", "reason": "cancelled by ann@h2"},
+         "signal   SIGTERM"),
+        ({"exit_status": 137, "signal": None},
+         "exit     137 is 128 + 9: SIGKILL ended it or what it had started"),
+        ({"exit_status": 164, "signal": 36}, "signal   signal 36, as far as is known not sent by "
+         "lbd"),
+        ({"exit_status": 124, "reason": "ended at its time limit of 2 s"}, ""),
+        ({"exit_status": 1, "signal": None}, ""), ({"exit_status": 255}, ""),
+    ],
+)  # fmt: skip
+def test_the_signal_that_ended_it_is_named(end, said):
+    job = {**JOB, "state": "failed", "reason": None, **end}
+    lines = detail_lines(job, Clock(2000.0))
+    assert [line for line in lines if line.startswith(("signal", "exit"))] == [said] * bool(said)
 
 
 def test_where_several_tasks_failed_one_command_shows_what_all_of_them_printed():

@@ -381,7 +381,7 @@ def test_a_time_limit_may_be_taken_away_and_that_is_said(capsys):
         ({"state": "done", "exit_status": 0}, ""),
         ({"state": "cancelled", "reason": "cancelled"}, "lbctl: job 5 was cancelled\n"),
         ({"state": "cancelled", "reason": "cancelled by root"},
-         "lbctl: job 5 was cancelled: cancelled by root\n"),
+         "lbctl: job 5 was cancelled by root\n"),
         ({"state": "failed", "exit_status": 3}, "lbctl: job 5 failed (exit 3)\n"),
         ({"state": "failed", "exit_status": 143, "reason": "time limit"},
          "lbctl: job 5 failed (exit 143): time limit\n"),
