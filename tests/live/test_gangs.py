@@ -136,11 +136,12 @@ def test_a_gang_goes_where_the_rules_for_programs_allow_it(lab, tmp_path, rules)
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
-        (BEGAN, 125, r"sh is not allowed here: \S+ is a link to \S+ \(admission\.programs\)"),
+        (BEGAN, 125, r"sh is not allowed here: \S+ is a link to \S+, and only /usr/bin/nothing may "
+                     r"run \(admission\.programs\)"),
         (("no-such-program",), 127, "no-such-program: No such file or directory"),
     ],
     ids=["forbidden", "not found"],
-)
+)  # fmt: skip
 def test_none_of_a_gang_begins_if_one_host_must_run_a_task_that_it_cannot(
     lab, tmp_path, rules, words, status, why
 ):

@@ -5,14 +5,16 @@ that is about to become it (`keeper/program_rules.py`). The first rule that says
 """
 
 import fnmatch
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from lbd.config.access import AdmissionConfig
 from lbd.model import Closed
 from lbd.text.closed_words import AT_THIS_TIME
+from lbd.text.one_line import one_line
 from lbd.text.windows import DAY_MINUTES, Moment, Window, first_inside, read_window
 
+ENTRIES_SHOWN, ENTRY_CHARS = 5, 60
 PLENTY_LEFT = 0.25  # of all memory
 AHEAD_MINUTES = 7 * DAY_MINUTES  # so far ahead it is known when the hours of `when` begin
 
@@ -107,6 +109,13 @@ def not_allowed(what: str, rule: str, because: str = "") -> str:
     """`what`: commands of whom, or a program; `rule`: the setting of this host that says so."""
     verb, why = "are" if what.startswith("commands ") else "is", because and f": {because}"
     return f"{what} {verb} not allowed here{why} ({rule}); its administrator may change that"
+
+
+def some_of(entries: Sequence[str]) -> str:
+    """The first entries of a rule, as many as fit into a line with other words."""
+    shown = ", ".join(one_line(entry, ENTRY_CHARS) for entry in entries[:ENTRIES_SHOWN])
+    more = len(entries) - ENTRIES_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def origin_fault(config: AdmissionConfig, origin: str) -> str:

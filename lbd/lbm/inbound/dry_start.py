@@ -24,7 +24,7 @@ async def dry_start(
     try:
         await link.ask(order, patience_s)
     except SpawnFailed as found:
-        return NotStarted(explain(request, found), found.phase, found.number)
+        return NotStarted(explain(request, found, order.allowed), found.phase, found.number)
     except TimeoutError:
         return NotStarted("its keeper did not answer in time", "late")
     except LbdError as problem:

@@ -13,7 +13,7 @@ from lbd.keeper.program_rules import is_code
 from lbd.keeper.run_as import CLOSED, LocalUser
 from lbd.keeper.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.launch.directory_stamp import Stamp
-from lbd.lbm.core.admission import not_allowed
+from lbd.lbm.core.admission import not_allowed, some_of
 from lbd.lbm.core.environment import names_shown
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.staging.step import step_words
@@ -155,12 +155,13 @@ def stamp_of(request: lbm_pb2.RunRequest) -> Stamp | None:
     )
 
 
-def explain(request: lbm_pb2.RunRequest, trouble: SpawnFailed) -> str:
-    """One line for the user: what of the request could not be met here."""
-    return one_line(_explained(request, trouble))
+def explain(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Sequence[str] = ()) -> str:
+    """One line for the user: what of the request could not be met here. `allowed`: what
+    admission.programs lets run here."""
+    return one_line(_explained(request, trouble, allowed))
 
 
-def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed) -> str:
+def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Sequence[str]) -> str:
     what = os.strerror(trouble.number) if trouble.number else "failed"
     if trouble.phase in ("chdir", "directory"):
         staged = request.HasField("workdir")
@@ -173,7 +174,10 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed) -> str:
         return f"the account for {request.user} {why} (users.allow)"
     if is_rule(trouble.phase):
         name = request.argv[0].decode(errors="replace")
-        return not_allowed(name, trouble.phase, is_link_to(name, trouble.paths))
+        because = [is_link_to(name, trouble.paths)]
+        if trouble.phase == "admission.programs" and allowed:
+            because.append(f"only {some_of(allowed)} may run")
+        return not_allowed(name, trouble.phase, ", and ".join(filter(None, because)))
     if (trouble.phase, trouble.number) == (REFUSED, errno.EPERM):
         return (
             f"its keeper does not become {request.user}: it may run with other [users] settings "

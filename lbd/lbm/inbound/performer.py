@@ -271,7 +271,7 @@ class Performer:
             leader = begun.result()
             self.feed(e.Started(e.Process(leader.pid, leader.group, self.clock())))
         elif isinstance(trouble, SpawnFailed):
-            reason = explain(self.request, trouble)
+            reason = explain(self.request, trouble, self.host.rules.config.admission.programs)
             self.spawned = None
             self.feed(e.NotStarted(reason, phase_of(trouble.phase), trouble.number))
 

@@ -37,6 +37,23 @@ def test_a_forbidden_program_is_said_with_what_it_is_a_link_to():
     assert said("/bin/cc", "/bin/cc") == f"cc is not allowed here: cc is /bin/cc {end}"
 
 
+def test_where_only_some_programs_may_run_they_are_named():
+    request = lbm_pb2.RunRequest(origin="h1", argv=[b"uname"])
+    paths = ("/usr/bin/uname", "/usr/bin/uname")
+
+    def said(*allowed, phase="admission.programs", paths=paths):
+        return explain(request, SpawnFailed(phase, errno.EACCES, paths), allowed)
+
+    end = "(admission.programs); its administrator may change that"
+    here = "uname is not allowed here: uname is /usr/bin/uname"
+    assert said("/usr/bin/gcc", "make") == f"{here}, and only /usr/bin/gcc, make may run {end}"
+    assert said("make", paths=()) == f"uname is not allowed here: only make may run {end}"
+    many = said(*[f"/opt/{number}" + "/long" * 100 for number in range(60)])
+    assert " and 55 more may run" in many
+    assert len(many) < 500
+    assert "make" not in said("make", phase="admission.deny_programs")
+
+
 def test_a_keeper_with_other_settings_of_users_is_said_to_need_a_restart():
     request = lbm_pb2.RunRequest(origin="h1", user="ann", argv=[b"cc"])
     said = explain(request, SpawnFailed("user", errno.EPERM))
