@@ -66,7 +66,8 @@ JOB: dict[str, object] = {
 }  # fmt: skip
 JOB_MORE: dict[str, object] = {
     "priority": "integer", "predicted_wait_s": "number?", "predicted_by": "text?",
-    "pid": "integer?", "directory": "text?", "array_index": "integer?", "array_id": "text?",
+    "signal": "integer?", "pid": "integer?", "directory": "text?", "array_index": "integer?",
+    "array_id": "text?",
     "array": "text?", "tasks": nullable(table("integer")), "output": "text?", "error": "text?",
     "timeout_s": "number?", "memory_bytes": "integer?", "idempotency_key": "text?",
     "may_restart": "flag", "begin": "number?", "notify": "text?",
@@ -107,7 +108,7 @@ HOST = fields({
     "resources": table(fields({"total": "integer", "used": "integer"})),
     "drained": nullable(fields({"reason": "text", "by": "text", "since": "number?"})),
     "owner": nullable(one_of("here", "away")),
-})  # fmt: skip
+}, {"admission": nullable(some(["text"]))})  # fmt: skip
 # Of a change: on how many hosts it is in force, and which have not confirmed it; of those, which
 # are down.
 CHANGED: dict[str, object] = {"hosts": "integer", "changed": "integer", "missing": ["text"],

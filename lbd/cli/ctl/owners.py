@@ -14,6 +14,7 @@ from lbd.console.reply import Json, tables, text
 from lbd.console.usage_hosts import ask_host, gather
 
 HEADER = ("HOST", "OWNER", "SINCE", ">STAYS", ">FREE WITHIN", ">P01", ">P11", ">SEEN", "RULE")
+OTHERS = ("interruptions", "admission")  # for other commands
 GO_FIRST = (">P01", ">P11", ">STAYS", ">SEEN", "SINCE")
 EXAMPLES = (
     "lbctl owners                      whose owner is back, and when the host will be free",
@@ -37,7 +38,7 @@ def owners(daemons: Daemons, options: argparse.Namespace) -> int:
         )
     rows = list(found.answers.values())
     if options.json:
-        shown = [{key: row[key] for key in row if key != "interruptions"} for row in rows]
+        shown = [{key: row[key] for key in row if key not in OTHERS} for row in rows]
         print_json(shown)
         return 0
     put(*owners_lines(rows, Clock(time.time(), options.utc), own_page()))

@@ -4,6 +4,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
+from lbd.cli.complaints import complain
 from lbd.cli.ctl.verb import Verb, reading
 from lbd.cli.program import Parser, add_utc
 from lbd.config.schema import INDICES
@@ -16,6 +17,7 @@ from lbd.console.hosts import (
     ask_status,
     cores_text,
     drain_phrase,
+    host_named,
     tiers_text,
 )
 from lbd.console.output import (
@@ -34,9 +36,15 @@ from lbd.console.output import (
     wrapped,
 )
 from lbd.console.output import print_json as show_json
-from lbd.console.reply import Json, number, table, tables, text
+from lbd.console.reply import Json, number, table, tables, text, texts
+from lbd.console.usage_hosts import ask_host
+from lbd.errors import LbdError
 from lbd.policy.needs import is_size
 
+EXAMPLES = (
+    "lbctl status                  a line a host",
+    "lbctl status h3               h3 alone, with whose commands it takes, which and when",
+)
 STATE_COLOURS = {"up": GREEN, "late": YELLOW, "down": RED, "revoked": RED, "drained": YELLOW}
 REVOKED = (
     "revoked, and not seen with a new certificate; to get one, run `lbctl token create "
@@ -55,16 +63,43 @@ BAR_COLUMNS = 8
 
 
 def add_options(parser: Parser) -> None:
+    about = "only this host, and the rules by which it takes commands"
+    parser.add_argument("host", metavar="HOST", nargs="?", default="", help=about)
     add_utc(parser)
 
 
 def status(daemons: Daemons, options: argparse.Namespace) -> int:
     reply = ask_status(daemons)
+    if options.host:
+        return one_host(daemons, reply, options)
     if options.json:
         show_json(reply)
     else:
         clock, (queue, _) = Clock(time.time(), options.utc), daemons.queue()
         put(*status_lines(reply, clock, own_page(), queue))
+    return 0
+
+
+def one_host(daemons: Daemons, reply: Json, options: argparse.Namespace) -> int:
+    """Its rules are asked of the host itself. Raises LbdError."""
+    name = options.host
+    host = host_named(reply, name)
+    if not host:
+        raise LbdError(f'no host "{name}" in this cluster; lbctl status lists them')
+    rules: list[str] | None = None
+    try:
+        rules = texts(ask_host(daemons, "owners", name), "admission")
+    except LbdError as problem:
+        complain("lbctl", f"the rules of {name} are not known: {problem}")
+    if options.json:
+        show_json({**reply, "hosts": [{**host, "admission": rules}]})
+        return 0
+    clock, page, hosts = Clock(time.time(), options.utc), own_page(), tables(reply, "hosts")
+    put(*host_lines([host], text(reply, "self"), page))
+    more = [*note_lines(host, clock, page.columns), *offer_lines(hosts, page.columns, of=name)]
+    for rule in rules or ():
+        more += wrapped(f"{name}: {rule}", page.columns, "  ")
+    put(*(["", *more] if more else []))
     return 0
 
 
@@ -110,12 +145,13 @@ def note_lines(host: Json, clock: Clock, columns: int | None) -> list[str]:
     return wrapped(shown, columns, "  ") if notes else []
 
 
-def offer_lines(hosts: list[Json], columns: int | None) -> list[str]:
-    """What commands may need: resources, and the features that not all hosts have."""
+def offer_lines(hosts: list[Json], columns: int | None, of: str = "") -> list[str]:
+    """What commands may need: resources, and the features that not all hosts have. `of`: a host,
+    of which alone it is said."""
     known = [names(host, "features") for host in hosts if host.get("features")]
     common = set.intersection(*known) if known else set()
     lines: list[str] = []
-    for host in hosts:
+    for host in [host for host in hosts if of in ("", text(host, "name"))]:
         offers = [
             f"{of_total(amount(name, number(one, 'used')), amount(name, number(one, 'total')))}"
             f" {name} used"
@@ -202,4 +238,4 @@ def load_colour(load: float) -> str:
     return RED if load > OVERLOAD else YELLOW if load > BUSY_LOAD else GREEN
 
 
-VERBS = {"status": Verb(reading(status), add_options)}
+VERBS = {"status": Verb(reading(status), add_options, EXAMPLES)}

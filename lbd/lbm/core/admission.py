@@ -111,6 +111,30 @@ def not_allowed(what: str, rule: str, because: str = "") -> str:
     return f"{what} {verb} not allowed here{why} ({rule}); its administrator may change that"
 
 
+def in_words(config: AdmissionConfig) -> list[str]:
+    """What holds on a host, a line a rule, each to follow the host's name."""
+    lines = []
+    for deny, verb in (("", "takes only commands of"), ("deny_", "takes no commands of")):
+        users, groups = getattr(config, f"{deny}users"), getattr(config, f"{deny}groups")
+        kinds = [(kind, names) for kind, names in (("users", users), ("groups", groups)) if names]
+        if kinds:
+            whose = " and ".join(f"{kind} {some_of(names)}" for kind, names in kinds)
+            lines.append(f"{verb} {whose} ({', '.join(f'admission.{deny}{k}' for k, _ in kinds)})")
+    for rule, verb in (
+        ("origins", "takes only commands from"),
+        ("deny_origins", "takes no commands from"),
+        ("programs", "runs only"),
+        ("deny_programs", "does not run"),
+        ("when", "takes commands of other hosts only"),
+    ):
+        if entries := getattr(config, rule):
+            lines.append(f"{verb} {some_of(entries)} (admission.{rule})")
+    if config.load_ceiling:
+        above = f"above a load of {config.load_ceiling:g}"
+        lines.append(f"takes no new commands {above} (admission.load_ceiling)")
+    return lines
+
+
 def some_of(entries: Sequence[str]) -> str:
     """The first entries of a rule, as many as fit into a line with other words."""
     shown = ", ".join(one_line(entry, ENTRY_CHARS) for entry in entries[:ENTRIES_SHOWN])

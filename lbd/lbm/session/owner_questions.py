@@ -3,6 +3,7 @@
 import time
 
 from lbd.errors import PeerError, Unavailable
+from lbd.lbm.core.admission import in_words
 from lbd.lbm.core.owner_book import KEPT, OwnerBook
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.rules import InForce
@@ -14,7 +15,7 @@ from lbd.policy.wait_trials import FEWEST_WAITS
 from lbd.text.one_line import one_line
 
 PEER_S = 3.0
-RULE_CHARS_MAX = 80
+RULE_CHARS_MAX, RULES_MAX = 80, 20
 FIGURE_MAX = 1e11  # seconds, UNIX ones too
 
 
@@ -55,6 +56,7 @@ class OwnerAnswers:
             stays=len(history.stays_s),
             free_within_s=free_within_s(history, time.time()),
             rule=f"decide by {admission.decide_by}" if kind == "decide" else kind,
+            admission=in_words(admission),
             interruptions=[
                 pb.Interruption(
                     ended=one.ended_s,
@@ -95,6 +97,7 @@ def owner_json(host: str, reply: pb.OwnersReply) -> Json:
         "stays": reply.stays,
         "free_within_s": within_s,
         "rule": one_line(reply.rule, RULE_CHARS_MAX),
+        "admission": [one_line(rule) for rule in reply.admission[:RULES_MAX]],
         "interruptions": [
             [
                 *map(finite, (one.ended, one.stay_s, one.cost_s)),

@@ -37,6 +37,31 @@ def test_status_for_people(daemon, capsys):
     assert err == ""
 
 
+def test_status_of_one_host_has_its_rules(daemon, capsys):
+    rules = ["takes only commands of groups staff (admission.groups)", "runs only a\x1b[2J b"]
+    daemon("lim", status=STATUS)
+    daemon("lbm", owners={"host": "h2", "admission": rules})
+    assert lbctl.main(["status", "h2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:2]] == ["HOST", "h2"]
+    assert lines[2:] == [
+        "", "h2: unheard for 31 s", f"h2: {rules[0]}", "h2: runs only a?[2J b",
+    ]  # fmt: skip
+    assert lbctl.main(["status", "h2", "--json"]) == 0
+    (host,) = json.loads(capsys.readouterr().out)["hosts"]
+    assert host["admission"] == [rules[0], "runs only a?[2J b"]
+
+
+def test_status_of_a_host_that_does_not_say_its_rules_or_is_not_there(daemon, capsys):
+    daemon("lim", status=STATUS)
+    daemon("lbm", owners=refusal("down", "unavailable"))
+    assert lbctl.main(["status", "h2"]) == 0
+    assert capsys.readouterr().err == "lbctl: the rules of h2 are not known: down\n"
+    assert lbctl.main(["status", "h9"]) != 0
+    said = 'lbctl: no host "h9" in this cluster; lbctl status lists them\n'
+    assert capsys.readouterr() == ("", said)
+
+
 def test_a_dispatcher_that_does_not_answer_is_said_to_be_silent(daemon, tmp_path, capsys):
     with (tmp_path / "lbd.toml").open("a") as config:
         config.write('[dispatch]\nhost = "h1"\nstandby = ["h2"]\nstore = "postgresql://db/x"\n')

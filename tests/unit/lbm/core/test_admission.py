@@ -3,7 +3,7 @@
 import pytest
 
 from lbd.config.access import AdmissionConfig
-from lbd.lbm.core.admission import Conditions, Guest, Rules
+from lbd.lbm.core.admission import Conditions, Guest, Rules, in_words
 from lbd.model import Closed
 from lbd.text.windows import Moment
 
@@ -88,3 +88,20 @@ def test_a_host_that_is_short_of_memory_takes_nothing_new():
     assert closed(99.0, memory_pressure=0.0) == ""
     assert "short of memory here" in closed(35.0, left=0.2)
     assert closed(35.0, left=0.3) == "", "a user's command may stall within a limit of its own"
+
+
+def test_the_rules_in_words():
+    config = AdmissionConfig(
+        users=("ann", "bob"), groups=("staff",), deny_groups=("guests",), origins=("h1",),
+        programs=("/usr/bin/gcc",), when=("sat,sun", "22:00-06:00"), load_ceiling=1.5,
+    )  # fmt: skip
+    assert in_words(config) == [
+        "takes only commands of users ann, bob and groups staff (admission.users, "
+        "admission.groups)",
+        "takes no commands of groups guests (admission.deny_groups)",
+        "takes only commands from h1 (admission.origins)",
+        "runs only /usr/bin/gcc (admission.programs)",
+        "takes commands of other hosts only sat,sun, 22:00-06:00 (admission.when)",
+        "takes no new commands above a load of 1.5 (admission.load_ceiling)",
+    ]
+    assert in_words(AdmissionConfig()) == []

@@ -26,6 +26,7 @@ def test_what_is_said_is_shown():
     assert (shown["host"], shown["owner"], shown["since"]) == ("h3", "here", 5.0)
     assert shown["interruptions"] == [[9.0, 4.0, 3.0, None, None]]
     assert shown["rule"].isprintable()
+    assert owner_json("h3", reply(admission=["a\nb"] * 99))["admission"] == ["a b"] * 20
     assert owner_json("h3", reply(owner=""))["since"] is None
 
 
