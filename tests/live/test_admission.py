@@ -1,6 +1,7 @@
 """The owner's rules: what they refuse and how that is said, and that they change without a loss."""
 
 import functools
+import json
 import os
 import re
 import shlex
@@ -13,6 +14,8 @@ import pytest
 
 from lbd.lab.plan import toml
 from lbd.local.json_socket import Refusal
+from tests.live.cluster import FAST
+from tests.live.conftest import reloading
 from tests.live.test_users import ANN, as_user, asked_by
 
 TRUE = os.path.realpath("/bin/true")
@@ -64,6 +67,24 @@ def test_a_program_is_told_by_its_real_path(two, rules, tmp_path):
     assert f"{link} is a link to {os.path.realpath(sys.executable)} (admission" in result.stderr
     rules(programs=(os.path.realpath(sys.executable),))
     assert on_h2(two, link, "-IS", "-c", "print(1)").stdout == "1\n"
+
+
+def test_who_waits_for_a_named_host_is_refused_before_it_has_a_slot(make_lab):
+    """The queue would ask the host once one of its slots is free."""
+    lab = make_lab(2, "none", "--mode", "fcfs", settings=FAST)
+    with reloading(lab) as reload:
+        reload("admission", slots=1)
+        holder = lab.run("h1", "lbrun", "-d", "-H", "h2", "sleep", "600", check=True).stdout.strip()
+        lab.wait_until(lambda: state_of(lab, holder) == "running", "it holds the slot")
+        reload("admission", slots=1, users=("somebody",))
+        refused(lab.run("h1", "lbrun", "-q", "-H", "h2", "true"), "users")
+        reload("admission", slots=1, programs=("/usr/bin/no-such-program",))
+        refused(lab.run("h1", "lbrun", "-q", "-H", "h2", "true"), "programs")
+        assert state_of(lab, holder) == "running"
+
+
+def state_of(lab, job):
+    return json.loads(lab.run("h1", "lbctl", "job", "--json", job).stdout)["state"]
 
 
 def test_a_user_is_told_what_the_rules_for_programs_withhold(two, rules):

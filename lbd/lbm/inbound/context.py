@@ -53,6 +53,10 @@ class InboundContext:
         lbm = self.config.lbm
         self.requests = Budget(lbm.host_request_bytes, lbm.hosts_request_bytes)
 
+    def is_passing(self, refused: Refuse) -> bool:
+        """Is it so now, but not for good?"""
+        return refused.is_drained or refused.reason == self.rules.closed()[1]
+
     async def admit(self, user: str, uid: int, origin: str) -> Admit | Refuse:
         """May who is `user` there run commands here, and as whom?"""
         if os.path.exists(self.drained_mark):

@@ -165,8 +165,7 @@ class Performer:
         request = self.request
         found = await self.host.admit(request.user, request.uid, request.origin)
         if isinstance(found, Refuse):
-            passing = found.is_drained or found.reason == self.host.rules.closed()[1]
-            phase = DRAINED if passing else "admission"
+            phase = DRAINED if self.host.is_passing(found) else "admission"
             return e.Denied(found.reason, phase, found.try_another)
         self.admitted = found
         return e.Admitted()

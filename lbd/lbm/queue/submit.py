@@ -24,6 +24,7 @@ from lbd.lbm.queue.dispatcher_client import DispatcherClient, Watching
 from lbd.lbm.queue.early_frames import EarlyFrames, OnItsWay, report_waiting
 from lbd.lbm.queue.follow import FollowedJobs
 from lbd.lbm.queue.followed_array import FollowedArray
+from lbd.lbm.queue.named_host import why_refused
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.session.replies import pack_end
 from lbd.lbm.session.request import ClientRequest, read_request, within
@@ -237,6 +238,8 @@ async def take(
     if options.notify:
         notifications.check(uid, options.notify)
     submission = await make_submission(home, *client, request, options)
+    if not request.has(tags.FLAG_DETACH) and (why := await why_refused(home, submission)):
+        raise Unavailable(f"{submission.only}: {why}")
     if request.is_staged:
         submission.spec.files = await files.gather(request, uid)
     watching, reply, way.asked_s = None, None, time.monotonic()

@@ -12,9 +12,9 @@ from lbd.keeper.run_as import Refuse
 from lbd.lbm.core.journey import keeps_here
 from lbd.lbm.core.next_host_after_refusal import as_excluded
 from lbd.lbm.inbound.checked_request import read_run_request
-from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.inbound.context import DRAINED, InboundContext
 from lbd.lbm.inbound.dry_start import dry_start
-from lbd.lbm.inbound.order_from_request import make_order
+from lbd.lbm.inbound.order_from_request import make_order, phase_of
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.request import stamp_message
@@ -69,13 +69,14 @@ class Checks:
     async def _check(self, request: lbm_pb2.RunRequest) -> lbm_pb2.CheckReply:
         admitted = await self._host.admit(request.user, request.uid, request.origin)
         if isinstance(admitted, Refuse):
-            return lbm_pb2.CheckReply(reason=admitted.reason, phase="admission")
+            phase = DRAINED if self._host.is_passing(admitted) else "admission"
+            return lbm_pb2.CheckReply(reason=admitted.reason, phase=phase)
         request.job_id = str(next(self._numbers))
         order = make_order(request, admitted.run_as, self._host.rules.config)
         async with self._turns.turn(order.user):
             found = await dry_start(self._host.link, request, order, ANSWER_S)
         if found is not None:
-            return lbm_pb2.CheckReply(reason=found.reason, phase=found.phase)
+            return lbm_pb2.CheckReply(reason=found.reason, phase=phase_of(found.phase))
         return lbm_pb2.CheckReply(able=True)
 
     async def explain(self, question: Json, caller: Caller) -> Json:

@@ -1,0 +1,77 @@
+"""What a named host refuses for good is known before the job is in the queue."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from lbd.config.schema import Config
+from lbd.errors import Unavailable
+from lbd.lbm.queue.named_host import why_refused
+from lbd.lbm.session.cluster import ClusterHost
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
+
+DENIED = lbm_pb2.CheckReply(reason="commands of ann are not\nallowed here", phase="admission")
+
+
+@dataclass
+class Home:
+    """This host, and the only other one."""
+
+    answer: lbm_pb2.CheckReply | None = field(default_factory=lambda: DENIED)
+    is_up: bool = True
+    asked: list[lbm_pb2.RunRequest] = field(default_factory=list)
+    config: Config = field(default_factory=Config)
+
+    @property
+    def cluster(self):
+        return self
+
+    async def peer(self, name):
+        return ClusterHost(name, "192.0.2.2:1", self.is_up, not self.is_up)
+
+    async def ask(self, peer, method, request, reply, timeout_s):
+        self.asked.append(request)
+        if self.answer is None:
+            raise Unavailable("no answer")
+        return self.answer
+
+
+def submission(only="h2", **more):
+    run = lbm_pb2.RunRequest(
+        job_id="1", origin="h1", user="ann", uid=1000, argv=[b"cc", b"-c"], directory=b"/home/ann",
+        environment=[b"PATH=/bin", b"SECRET=x"],
+    )  # fmt: skip
+    spec = pb.StoredSpec(run_request=run.SerializeToString())
+    return pb.SubmitRequest(only=only, spec=spec, **more)
+
+
+async def test_it_is_asked_who_and_which_program():
+    home = Home()
+    assert await why_refused(home, submission()) == "commands of ann are not allowed here"
+    (asked,) = home.asked
+    assert (asked.user, asked.uid, asked.origin, list(asked.argv)) == ("ann", 1000, "h1", [b"cc"])
+    assert list(asked.environment) == [b"PATH=/bin"]
+
+
+@pytest.mark.parametrize(
+    "home",
+    [
+        Home(lbm_pb2.CheckReply(able=True)), Home(None), Home(is_up=False),
+        Home(lbm_pb2.CheckReply(reason="no commands until 19:00", phase="drained")),
+        Home(lbm_pb2.CheckReply(reason="cc: No such file or directory", phase="exec")),
+    ],
+)  # fmt: skip
+async def test_what_may_pass_or_is_not_known_is_left_to_the_queue(home):
+    assert await why_refused(home, submission()) == ""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [submission(""), submission(after=["ok:3"]), submission(not_before=5.0),
+     submission(Config().host.name)],
+)  # fmt: skip
+async def test_who_begins_elsewhere_or_later_is_not_asked_about(asked):
+    home = Home()
+    assert await why_refused(home, asked) == ""
+    assert not home.asked
