@@ -52,6 +52,7 @@ from lbd.text.one_line import one_line
 log = logging.getLogger("lbd.dispatch")
 
 TICK_S = 0.2
+DRAIN_CHARS = 200
 LATE_S = 2.0  # for the ledger to record something
 FORGET_EVERY_S = 60.0
 FIRST_BEATS_S = 5.0  # after which every host that is up has been heard of
@@ -314,7 +315,11 @@ class Dispatcher:
         is_first, line.heartbeat = not line.heartbeat, heartbeat.number
         if heartbeat.drained or not heartbeat.slots:
             why = Closed.numbered(heartbeat.closed)
-            self.carry(life.host_gone(name, now_s, self.rng, why, opening(heartbeat.opens)))
+            is_drained = why is Closed.DRAINED
+            more = (
+                one_line(heartbeat.drain, DRAIN_CHARS) if is_drained else opening(heartbeat.opens)
+            )
+            self.carry(life.host_gone(name, now_s, self.rng, why, more))
         else:
             slots = slots_of(name, heartbeat, self.config.dispatch.load_ceiling, self.tiers(name))
             self.carry(life.host_is(slots, now_s, self.rng))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from lbd.model import Closed
 
 OUT_OF_CONTACT = "out of contact"
+DRAINS_SHOWN = 3  # by whom and why, of those that were not drained together
 AT_THIS_TIME = "at this time"
 WORDS = {
     Closed.UNSAID: "it does not accept commands now",
@@ -33,18 +34,22 @@ OF_HOSTS = {
 }
 
 
-def closed_words(closed: Closed | None, until: str = "") -> str:
-    """Of one host. `until`: when its hours begin, "" = not known."""
+def closed_words(closed: Closed | None, more: str = "") -> str:
+    """Of one host. `more`: of HOURS when they begin, of DRAINED the `drained_words`; "" = not
+    known."""
     if closed is None:
         return OUT_OF_CONTACT
-    return _until(WORDS[closed], closed, until)
+    return _with_more(WORDS[closed], closed, more)
 
 
 def counted_reasons(reasons: Iterable[tuple[Closed | None, str]]) -> str:
     """`the owner is back on 2 hosts, 1 host drained`. Each host as `closed_words` has it."""
+    reasons = list(reasons)
     given = Counter(reasons)
-    known = sorted((closed, until) for closed, until in given if closed is not None)
-    parts = [_until(OF_HOSTS[one[0]], *one).format(_hosts(given[one])) for one in known]
+    if len([one for one in given if one[0] is Closed.DRAINED]) > DRAINS_SHOWN:
+        given = Counter((one, "" if one is Closed.DRAINED else more) for one, more in reasons)
+    known = sorted((closed, more) for closed, more in given if closed is not None)
+    parts = [_with_more(OF_HOSTS[one[0]].format(_hosts(given[one])), *one) for one in known]
     if silent := sum(count for (closed, _), count in given.items() if closed is None):
         parts.append(f"{_hosts(silent)} {OUT_OF_CONTACT}")
     return ", ".join(parts)
@@ -58,8 +63,12 @@ def drained_words(by: str, since: str, reason: str) -> str:
     return f"{said}: {reason}" if reason else said
 
 
-def _until(words: str, closed: Closed, until: str) -> str:
-    return words.replace(AT_THIS_TIME, f"until {until}") if until else words
+def _with_more(words: str, closed: Closed, more: str) -> str:
+    if not more:
+        return words
+    if closed is Closed.DRAINED:
+        return words.removesuffix(WORDS[closed]) + more
+    return words.replace(AT_THIS_TIME, f"until {more}")
 
 
 def _hosts(count: int) -> str:

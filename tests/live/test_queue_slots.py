@@ -65,7 +65,7 @@ def test_a_job_has_the_slots_it_asks_for_and_nobody_else_has_them(lab):
 STUCK = [
     (("-n", "9"), "it needs 9 slots on one host; the largest host has 4"),
     (("-H", "nosuch"), "no host named nosuch is known"),
-    (("-x", "h1", "-x", "h2"), "all hosts that accept jobs now are excluded: h1, h2"),
+    (("-x", "h1", "-x", "h2"), "all hosts that accept jobs now are excluded (-x): h1, h2"),
 ]
 
 

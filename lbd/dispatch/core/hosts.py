@@ -38,7 +38,7 @@ class KnownHost:
 
     slots: HostSlots | None = None
     closed: Closed | None = None
-    opens: str = ""  # when it is open again, for people; "" = not known
+    more: str = ""  # of that, for people, as `closed_words` takes it
     failures: int = 0  # in a row
     aside_s: float = 0.0  # the last pause, 0 = none yet
     aside_until_s: float | None = None
@@ -61,9 +61,9 @@ class HostTable:
             if known.slots is not None:
                 known.slots = replace(known.slots, tiers=tiers(known.slots.name))
 
-    def gone(self, name: HostId, closed: Closed | None, opens: str = "") -> None:
+    def gone(self, name: HostId, closed: Closed | None, more: str = "") -> None:
         known = self.known.setdefault(name, KnownHost())
-        known.slots, known.closed, known.opens = None, closed, opens
+        known.slots, known.closed, known.more = None, closed, more
 
     def full(self, name: HostId, running: int) -> HostSlots | None:
         """As it is, but with no slot open beyond those in use; None if nothing goes there now."""

@@ -301,11 +301,11 @@ class Lifecycle:
         now_s: float,
         rng: Random,
         closed: Closed | None = None,
-        opens: str = "",
+        more: str = "",
     ) -> list[Action]:
         """Drained, `closed` or out of contact: it gets nothing new. What it has runs on, on its
-        leases. `opens`: the time of day when it is open again, if that is known."""
-        self.hosts.gone(name, closed, opens)
+        leases. `more`: as `closed_words` takes it."""
+        self.hosts.gone(name, closed, more)
         return self._begin(self.queues.host_gone(name, now_s, rng), now_s)
 
     def heartbeat(

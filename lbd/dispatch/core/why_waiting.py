@@ -187,7 +187,7 @@ def _nobody(life: Lifecycle) -> str:
     known, aside = life.hosts.known, life.hosts.aside()
     if not known:
         return "no host accepts jobs: none has connected to the dispatcher"
-    others = [(one.closed, one.opens) for name, one in known.items() if name not in aside]
+    others = [(one.closed, one.more) for name, one in known.items() if name not in aside]
     reasons = [counted_reasons(others)] if others else []
     if aside:
         reasons.append(f"set aside after failures: {_some(aside)}")
@@ -203,7 +203,7 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
         only, slots = live.job.only, live.job.slots
         if only is not None and only not in queues.hosts:
             if (known := life.hosts.known.get(only)) is not None:
-                why = closed_words(known.closed, known.opens)
+                why = closed_words(known.closed, known.more)
                 return f"it may run only on {only} (-H), which accepts no jobs now: {why}"
             return f"no host named {only} is known; it starts if one joins"
         away = list(_away(life, live.job))
@@ -215,9 +215,10 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
         if slots > largest:
             why = f"it needs {slots} slots on one host; the largest host has {largest}"
         elif live.job.barred.issuperset(queues.hosts):
-            why = f"all hosts that accept jobs now are excluded: {_some(sorted(queues.hosts))}"
+            names = _some(sorted(queues.hosts))
+            why = f"all hosts that accept jobs now are excluded ({_by_whom(live)}): {names}"
         else:
-            why = "no host that accepts jobs now is suitable"
+            why = f"no host that accepts jobs now is suitable{_excluded(live, queues.hosts)}"
         return "; ".join(filter(None, (why, _by_reason(away))))
     if obstacle := queues.shares.obstacle(live.job):
         return obstacle
@@ -239,10 +240,20 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
         where = f"{_names(fit)}{_closed(fit)}"
         if queues.plan is not None and (front := queues.gangs.front) is not None:
             where += f", besides those reserved for the gang of job {front.leader.job.shown}"
-        return f"{tier}next, as soon as {what} on {where}"
+        return f"{tier}next, as soon as {what} on {where}{_excluded(live, queues.hosts)}"
     if place is None:
         return f"{tier}other jobs are ahead of it"
     return f"{tier}{place.jobs} {'jobs are' if place.jobs > 1 else 'job is'} ahead of it"
+
+
+def _by_whom(live: Live) -> str:
+    """By whom hosts are excluded; before a job's first attempt only its user has done so."""
+    return "-x, or it could not begin there" if live.attempt else "-x"
+
+
+def _excluded(live: Live, hosts: Mapping[HostId, Server]) -> str:
+    names = sorted(live.job.barred.intersection(hosts)) if live.job.only is None else []
+    return f"; {_some(names)}: excluded ({_by_whom(live)})" if names else ""
 
 
 def _away(life: Lifecycle, job: QueuedJob) -> Iterable[tuple[str, str]]:
@@ -250,7 +261,7 @@ def _away(life: Lifecycle, job: QueuedJob) -> Iterable[tuple[str, str]]:
     aside = life.hosts.aside()
     for name, known in life.hosts.known.items():
         if name not in life.queues.hosts and job.may_go_to(name):
-            why = closed_words(known.closed, known.opens)
+            why = closed_words(known.closed, known.more)
             yield name, "set aside after failures" if name in aside else why
 
 

@@ -186,6 +186,7 @@ class DispatcherLine:
             drained=closed is not None,
             closed=closed or 0,
             opens=self._host.rules.opens(),
+            drain=self._host.why_drained if closed is Closed.DRAINED else "",
             held=[
                 pb.Held(job=job, attempt=number, stop_reason=held.attempt.execution.stop_reason)
                 for (job, number), held in self._held.items()

@@ -1,5 +1,6 @@
 """Why a pending job waits, in its user's words."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -60,7 +61,7 @@ def test_the_reasons():
     submit(life, "6", slots=2)
     assert reason(life, "6") == "it needs 2 slots on one host; the largest host has 1"
     submit(life, "7", barred=frozenset({HostId("h1")}))
-    assert reason(life, "7") == "all hosts that accept jobs now are excluded: h1"
+    assert reason(life, "7") == "all hosts that accept jobs now are excluded (-x): h1"
     submit(life, "8", slots=2, only=HostId("h1"))
     assert reason(life, "8") == "it needs 2 slots on h1, which has 1"
     for name in ("5", "6", "7", "8"):
@@ -98,6 +99,36 @@ def test_why_no_host_at_all_takes_jobs():
     assert reason(life, "1") == f"no host accepts jobs: {why}"
     life.host_is(HostSlots(HostId("h1"), 1), 0.0, DICE)
     assert reason(life, "1") == "starting on h1"
+
+
+def test_who_drained_the_hosts_is_said():
+    drains = ["drained by ann since 17:30: {disk}", *(f"drained by bob since {n}" for n in "1234")]
+    life = table("h1", "h2")
+    life.host_gone(HostId("h1"), 0.0, DICE, Closed.DRAINED, drains[0])
+    submit(life, "1", only=HostId("h1"))
+    said = f"it may run only on h1 (-H), which accepts no jobs now: {drains[0]}"
+    assert reason(life, "1") == said
+    submit(life, "2", barred=frozenset({HostId("h2")}))
+    said = f"all hosts that accept jobs now are excluded (-x): h2; h1: {drains[0]}"
+    assert reason(life, "2") == said
+    for name in ("h2", "h3"):
+        life.host_gone(HostId(name), 0.0, DICE, Closed.DRAINED, drains[1])
+    said = f"no host accepts jobs: 1 host {drains[0]}, 2 hosts {drains[1]}"
+    assert reason(life, "1") == said
+    for number, drain in enumerate(drains):
+        life.host_gone(HostId(f"h{number}"), 0.0, DICE, Closed.DRAINED, drain)
+    assert reason(life, "1") == "no host accepts jobs: 5 hosts drained"
+
+
+def test_hosts_that_its_user_excluded_are_said_where_it_waits_for_the_others():
+    life = table("h1", "h2", "h3")
+    for name in ("1", "2", "3"):
+        submit(life, name)
+    submit(life, "4", barred=frozenset({HostId("h1"), HostId("h3"), HostId("h9")}))
+    said = "next, as soon as a slot is free on h2; h1, h3: excluded (-x)"
+    assert reason(life, "4") == said
+    life.jobs.keep(replace(life.jobs[JobId("4")], attempt=1))
+    assert reason(life, "4") == said.replace("-x", "-x, or it could not begin there")
 
 
 def test_who_runs_on_a_host_that_is_not_heard_of_says_until_when_that_may_last():
@@ -160,7 +191,7 @@ def test_hosts_that_take_no_jobs_now_are_named_where_none_of_the_others_will_do(
     life.host_gone(HostId("h3"), 0.0, DICE, Closed.DRAINED)
     life.host_gone(HostId("h4"), 0.0, DICE)
     submit(life, "1", barred=frozenset({HostId("h1"), HostId("h2"), HostId("h4")}))
-    said = "all hosts that accept jobs now are excluded: h1, h2; h3: drained"
+    said = "all hosts that accept jobs now are excluded (-x): h1, h2; h3: drained"
     assert reason(life, "1") == said
     submit(life, "2", slots=2)
     said = "it needs 2 slots on one host; the largest host has 1; h3: drained; h4: out of contact"

@@ -59,7 +59,12 @@ async def attempts(line):
     slots = Slots(2, max_waiting=10)
     rules = SimpleNamespace(opens=lambda: 0.0)
     host = SimpleNamespace(
-        config=Config(), slots=slots, executions=Executions(slots), link=None, rules=rules
+        config=Config(),
+        slots=slots,
+        executions=Executions(slots),
+        link=None,
+        rules=rules,
+        why_drained="drained by ann",
     )
     attempts = DispatcherLine(host, line, nothing_beside)
     running = asyncio.create_task(attempts.run())
