@@ -58,6 +58,7 @@ RULES: Mapping[str, Rule] = {"work": "work", "threshold": "threshold", "myopic":
 UNMOVABLE = "not restartable: waiting until the owner leaves"
 NOWHERE = "no other host would take it: waiting"
 GANG_NOWHERE = "other hosts have no room for these tasks: waiting"
+SOON_S = 300.0
 GANG_HOSTS_COUNTED = 20  # of one gang: thresholds of more take long, and say the same
 
 Json = dict[str, object]
@@ -74,6 +75,7 @@ class Standing:
     gang: tuple[HostId, ...] = ()  # the hosts of its tasks, if it is one of a gang
     slots: int = 1
     needs: Needs = NO_NEEDS
+    excluded: frozenset[HostId] = frozenset()  # by its user: there it cannot begin again
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,13 @@ class Verdict:
     until_s: float  # it waits; infinite: as long as the owner is here
     reason: str
     is_decided: bool = True  # or else there is nothing to decide: it cannot be moved
+
+
+def until(until_s: float, now_s: float, clock: Clock) -> str:
+    """A time of day, since it stays true for as long as this is read; with seconds if it is soon.
+    Time zones differ by whole minutes."""
+    seconds = f":{int(until_s) % 60:02d}" if until_s - now_s < SOON_S else ""
+    return f"until {clock(until_s)}{seconds}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +242,9 @@ class OwnerBook:
         if left_s == math.inf:
             return Verdict(False, math.inf, f"{seen}; waiting until the owner leaves")
         until_s = now_s + left_s
-        return Verdict(False, until_s, f"{seen}; waiting until {clock(until_s)}, then moving")
+        return Verdict(
+            False, until_s, f"{seen}; waiting {until(until_s, now_s, clock)}, then moving"
+        )
 
     def back_at(self, one: Standing) -> int:
         """At how many hosts of its gang the owner is back."""
@@ -242,13 +253,14 @@ class OwnerBook:
     def fits(self, one: Standing) -> bool:
         """Would other hosts, or those of the gang that are free, take what stands still?"""
         still = sum(host == self.host or not self.away.get(host, True) for host in one.gang)
-        hosts = (host for host, is_away in self.away.items() if is_away)
+        free = (host for host, is_away in self.away.items() if is_away)
+        hosts = (host for host in free if host not in one.excluded)
         takes = self.elsewhere.takes
         return sum(takes(host, one.slots, one.needs) for host in hosts) >= still
 
     def fits_beside(self, one: Standing) -> bool:
         """Would another host take it?"""
-        return self.elsewhere.beside(self.host, one.slots, one.needs)
+        return self.elsewhere.beside(self.host, one.slots, one.needs, one.excluded)
 
     def _of_gang(
         self,
@@ -277,7 +289,7 @@ class OwnerBook:
         if left_s == math.inf:
             return Verdict(False, math.inf, f"{seen}; waiting")
         until_s = now_s + left_s
-        return Verdict(False, until_s, f"{seen}; waiting until {clock(until_s)}")
+        return Verdict(False, until_s, f"{seen}; waiting {until(until_s, now_s, clock)}")
 
     def _is_best_begun_again(
         self, one: Standing, config: AdmissionConfig, hosts: int, back: int, hour: int
@@ -285,7 +297,8 @@ class OwnerBook:
         rule: Rule = (
             "optimal" if config.decide_by == "optimal" else RULES.get(config.decide_by, "work")
         )
-        others = [is_away for host, is_away in self.away.items() if host not in one.gang]
+        taken = {*one.gang, *one.excluded}
+        others = [is_away for host, is_away in self.away.items() if host not in taken]
         tasks = min(hosts, GANG_HOSTS_COUNTED)
         back = min(back, tasks)
         free = max(back, sum(others))  # one host may take several tasks

@@ -5,7 +5,7 @@ goes to a job that waits in the queue, and what is moved would only take its pla
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from lbd.model import Facts, HostId, Needs
@@ -53,11 +53,14 @@ class RoomElsewhere:
             return 0
         return min(count, *(room_by_needs(needs, there[host]) for there in self.facts))
 
-    def beside(self, own: HostId, slots: int, needs: Needs) -> bool:
-        """Would another host than this one take such a command?"""
-        if not (self.others_free and needs):
+    def beside(
+        self, own: HostId, slots: int, needs: Needs, excluded: Set[HostId] = frozenset()
+    ) -> bool:
+        """Would another host than this one, or those, take such a command?"""
+        if not (self.others_free and (needs or excluded)):
             return self.others_free
-        return any(self.takes(host, slots, needs) for host in self.room if host != own)
+        others = self.room.keys() - {own, *excluded}
+        return any(self.takes(host, slots, needs) for host in others)
 
 
 def room_by_needs(needs: Needs, facts: Facts) -> int:

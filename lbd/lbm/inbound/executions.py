@@ -60,6 +60,11 @@ class Live(Protocol):
     def slots(self) -> int: ...
 
     @property
+    def excluded(self) -> frozenset[HostId]:
+        """By its user: there it cannot begin again."""
+        ...
+
+    @property
     def needs(self) -> Needs:
         """Of its host besides slots."""
         ...

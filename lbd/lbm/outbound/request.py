@@ -70,6 +70,7 @@ def make_request(
         slots=request.slots[0] if request.slots[1] > 1 else 0,
         slots_most=request.slots[1] if request.slots[1] > 1 else 0,
         needs=needs_text(request.needs),
+        excluded=sorted(request.excluded) if request.may_restart else (),
     )
     made.MergeFromString(packed_limits(traits.limits))
     return made

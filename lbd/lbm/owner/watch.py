@@ -105,7 +105,7 @@ class Owner:
 
 def standing(live: Live) -> Standing:
     gang, slots, needs = live.gang_hosts, live.slots, live.needs
-    return Standing(live.id, live.moving_cost_s, live.is_movable, gang, slots, needs)
+    return Standing(live.id, live.moving_cost_s, live.is_movable, gang, slots, needs, live.excluded)
 
 
 def state_of(is_here: bool | None) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -95,6 +96,27 @@ def test_it_says_how_long_it_waits_and_then_goes():
     late = made.verdict(standing(), rules(), now_s + 600.0, 0, clock)
     assert late.goes
     assert late.reason.endswith("; moving")
+
+
+def test_a_time_that_is_soon_has_seconds():
+    made, now_s = lived([300.0] * 4)
+    reason = made.verdict(standing(12.0), rules(), now_s, 0, clock).reason
+    soon = f"{clock(now_s + 12)}:{int(now_s + 12) % 60:02d}"
+    assert reason.endswith(f"; waiting until {soon}, then moving")
+
+
+def test_what_its_user_excludes_is_no_room_for_it():
+    """It would be ended here, and begin nowhere."""
+    made, now_s = lived([300.0] * 4)
+    made.elsewhere.room = {HostId("h3"): 1, HostId("h5"): 1}
+    for hosts, waits in ((("h5",), True), (("h3", "h9"), False)):
+        one = replace(standing(), excluded=frozenset(map(HostId, hosts)))
+        reason = made.verdict(one, rules(), now_s, 0, clock).reason
+        assert reason.endswith("no other host would take it: waiting") == waits
+    gang = replace(standing(), gang=(HostId("h3"),))
+    made.away = {HostId("h3"): False, HostId("h5"): True}
+    assert made.fits(gang)
+    assert not made.fits(replace(gang, excluded=frozenset({HostId("h5")})))
 
 
 def test_it_says_when_such_hosts_are_free_again():
