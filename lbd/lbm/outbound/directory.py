@@ -128,8 +128,9 @@ class Directory:
         self._peer = peer
         self._path = request.directory
         self._is_current = not request.has(tags.FLAG_CHDIR)
-        # Who names both the host and the directory means what is there.
-        self._by_name = request.mode == "host" and request.has(tags.FLAG_ROOTED)
+        # Who names both the host and the directory means what is there; and / is each host's own.
+        is_named = request.has(tags.FLAG_ROOTED) or request.directory == b"/"
+        self._by_name = request.mode == "host" and is_named
         self._stamp: Stamp | None = None
         self._name = request.argv[0]
         self._request = request

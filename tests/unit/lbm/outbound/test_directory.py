@@ -1,0 +1,37 @@
+"""Whether a working directory has to be the same on the host where a command runs."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.launch.directory_stamp import Stamp
+from lbd.lbm.outbound.directory import Directory
+from lbd.lbm.session.request import ClientRequest
+from lbd.local import client_tags as tags
+
+HERE = Stamp("kernel", 1, 2)
+NAMED = tags.FLAG_CHDIR + tags.FLAG_ROOTED
+
+
+class Looker:
+    async def at(self, uid, pid, directory, *, is_current):
+        return HERE
+
+
+@pytest.mark.parametrize(
+    ("mode", "directory", "flags", "compared"),
+    [
+        ("host", b"/", b"", False),  # `cd /; lbrun -H h3`
+        ("host", b"/", NAMED, False),  # `lbrun -H h3 -C /`
+        ("host", b"/usr", NAMED, False),
+        ("host", b"/usr", b"", True),
+        ("host", b"/usr", tags.FLAG_CHDIR, True),
+        ("auto", b"/", b"", True),
+        ("auto", b"/", NAMED, True),
+    ],
+)
+async def test_it_is_compared_unless_it_was_named_for_that_host(mode, directory, flags, compared):
+    request = ClientRequest(argv=[b"true"], mode=mode, directory=directory, flags=flags)
+    peer = SimpleNamespace(pid=1, check=lambda: None)
+    made = Directory(Looker(), None, request, 0, peer)
+    assert await made.stamp() == (HERE if compared else None)
