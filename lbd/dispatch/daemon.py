@@ -39,12 +39,12 @@ from lbd.dispatch.earlier_tasks import EarlierTasks
 from lbd.dispatch.host_connection import HostConnection
 from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
 from lbd.dispatch.job_lines import job_log, say, shown_id
-from lbd.dispatch.job_view import opening
+from lbd.dispatch.job_view import why_closed
 from lbd.dispatch.ledger.retention import clean_up
 from lbd.dispatch.spec_cache import Specs
 from lbd.dispatch.stored_start import UnreadableSpec, start_in
 from lbd.dispatch.watching import Watchers
-from lbd.model import Closed, HostId, JobId
+from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.text.one_line import one_line
@@ -52,7 +52,6 @@ from lbd.text.one_line import one_line
 log = logging.getLogger("lbd.dispatch")
 
 TICK_S = 0.2
-DRAIN_CHARS = 200
 LATE_S = 2.0  # for the ledger to record something
 FORGET_EVERY_S = 60.0
 FIRST_BEATS_S = 5.0  # after which every host that is up has been heard of
@@ -314,12 +313,7 @@ class Dispatcher:
             raise ValueError(f"a heartbeat of {name}: {fault}")
         is_first, line.heartbeat = not line.heartbeat, heartbeat.number
         if heartbeat.drained or not heartbeat.slots:
-            why = Closed.numbered(heartbeat.closed)
-            is_drained = why is Closed.DRAINED
-            more = (
-                one_line(heartbeat.drain, DRAIN_CHARS) if is_drained else opening(heartbeat.opens)
-            )
-            self.carry(life.host_gone(name, now_s, self.rng, why, more))
+            self.carry(life.host_gone(name, now_s, self.rng, *why_closed(heartbeat)))
         else:
             slots = slots_of(name, heartbeat, self.config.dispatch.load_ceiling, self.tiers(name))
             self.carry(life.host_is(slots, now_s, self.rng))

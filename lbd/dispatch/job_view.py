@@ -14,14 +14,16 @@ from lbd.dispatch.core.targets.plan import SURE
 from lbd.dispatch.core.targets.target_array import Standing
 from lbd.dispatch.core.why_waiting import STARTING, silent_arrays, waiting_reason
 from lbd.dispatch.predictions import Predictions, speedup_info
-from lbd.model import ENDED_NAMES, JobId, JobState
+from lbd.model import ENDED_NAMES, Closed, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import request_in
 from lbd.process.boot_clock import clock_s
+from lbd.text.one_line import one_line
 from lbd.text.task_indexes import TaskIndexes
 from lbd.text.units import duration_text
 
 FORECAST_KEPT_S = 30.0
+DRAIN_CHARS = 200
 AHEAD_S_MAX = 8 * 86400.0
 ATTEMPTS_SHOWN = 20_000  # in one answer, but the last of each job
 ATTEMPTS_AT_ONCE = 2000  # 5 ms
@@ -188,6 +190,14 @@ class JobViews:
             self._forgetting.cancel()
         loop = asyncio.get_running_loop()
         self._forgetting = loop.call_later(FORECAST_KEPT_S, self.forecast.forget)
+
+
+def why_closed(heartbeat: pb.Heartbeat) -> tuple[Closed | None, str]:
+    """And what more is known of that, as `closed_words` takes it."""
+    why = Closed.numbered(heartbeat.closed)
+    if why is Closed.DRAINED:
+        return why, one_line(heartbeat.drain, DRAIN_CHARS)
+    return why, opening(heartbeat.opens)
 
 
 def opening(unix_s: float) -> str:

@@ -82,6 +82,17 @@ def by(user: str, before: str = "") -> str:
     return f"{before} by {user}" if user else ""
 
 
+def with_sender(live: Live, ending: Ending, stop_reason: str) -> Ending:
+    """Says who ended it, where nothing else is said of its end."""
+    who, live.signal_of = live.signal_of, ""
+    if not who or ending.reason or ending.exit_status == 0:
+        return ending
+    if stop_reason == CANCEL:
+        return replace(ending, reason=f"cancelled{by(who)}")
+    is_it = not stop_reason and 0 < live.signal == ending.signal
+    return replace(ending, reason=f"ended by a signal sent{by(who)}") if is_it else ending
+
+
 def stop_reason_of(live: Live, gang: Gang | None, ending: Ending) -> str:
     """What its attempt was to end for. Of a gang the host's word does not count: by it, one would
     wait for others that have ended, or begin again beside those that may not."""
@@ -509,19 +520,13 @@ class Lifecycle:
             actions += self._host_failed(host, now_s, rng)
         elif ending.exit_status == 0:
             self.hosts.worked(host)
-        if (
-            live.signal_of
-            and 0 < live.signal == ending.signal
-            and not (stop_reason or ending.reason)
-        ):
-            ending = replace(ending, reason=f"ended by a signal sent{by(live.signal_of)}")
-        who, live.signal_of = live.signal_of, ""
+        ending = with_sender(live, ending, stop_reason)
         live.stop_reason, live.reason = "", ending.reason
         succeeded = ending.cause is Cause.EXITED and ending.exit_status == 0
         if succeeded:
             self.queues.heads.learn(self.queues.registry.entries[live.job.id], now_s)
         if stop_reason == CANCEL and not succeeded:
-            why = ending.reason or f"cancelled{by(who)}"
+            why = ending.reason or "cancelled"
             return actions + self._final(
                 live, JobState.CANCELLED, why, now_s, rng, Fate.CANCELLED, ending
             )

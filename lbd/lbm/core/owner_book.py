@@ -58,8 +58,8 @@ RULES: Mapping[str, Rule] = {"work": "work", "threshold": "threshold", "myopic":
 UNMOVABLE = "not restartable: waiting until the owner leaves"
 NOWHERE = "no other host would take it: waiting"
 GANG_NOWHERE = "other hosts have no room for these tasks: waiting"
-SOON_S = 300.0
 GANG_HOSTS_COUNTED = 20  # of one gang: thresholds of more take long, and say the same
+SOON_S = 300.0
 
 Json = dict[str, object]
 Clock = Callable[[float], str]  # a UNIX time as people read it
@@ -87,10 +87,8 @@ class Verdict:
 
 
 def until(until_s: float, now_s: float, clock: Clock) -> str:
-    """A time of day, since it stays true for as long as this is read; with seconds if it is soon.
-    Time zones differ by whole minutes."""
-    seconds = f":{int(until_s) % 60:02d}" if until_s - now_s < SOON_S else ""
-    return f"until {clock(until_s)}{seconds}"
+    """With seconds if it is soon; time zones differ by whole minutes."""
+    return f"until {clock(until_s)}" + f":{int(until_s) % 60:02d}" * (until_s - now_s < SOON_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from lbd.lbm.core.jobs import Slots
 from lbd.lbm.core.owner_presence import Treatment
 from lbd.lbm.core.wait_for_room import SlotLine
 from lbd.model import HostId, JobId, Needs
+from lbd.net.gen import lbm_pb2
 from lbd.process.job_log import JobLog
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Live(Protocol):
     id: JobId
     shown: str  # the job's as people know it, if that is not `id`
     execution: Execution
+    request: lbm_pb2.RunRequest
 
     @property
     def is_over(self) -> bool: ...
@@ -58,11 +60,6 @@ class Live(Protocol):
 
     @property
     def slots(self) -> int: ...
-
-    @property
-    def excluded(self) -> frozenset[HostId]:
-        """By its user: there it cannot begin again."""
-        ...
 
     @property
     def needs(self) -> Needs:

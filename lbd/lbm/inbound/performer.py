@@ -92,10 +92,6 @@ class Performer:
         return self.host.slots.widths.get(self.id, 1)
 
     @property
-    def excluded(self) -> frozenset[HostId]:
-        return frozenset(map(HostId, self.request.excluded))
-
-    @property
     def needs(self) -> Needs:
         return self.execution.spec.needs
 

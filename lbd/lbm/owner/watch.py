@@ -105,7 +105,8 @@ class Owner:
 
 def standing(live: Live) -> Standing:
     gang, slots, needs = live.gang_hosts, live.slots, live.needs
-    return Standing(live.id, live.moving_cost_s, live.is_movable, gang, slots, needs, live.excluded)
+    excluded = frozenset(map(HostId, live.request.excluded))
+    return Standing(live.id, live.moving_cost_s, live.is_movable, gang, slots, needs, excluded)
 
 
 def state_of(is_here: bool | None) -> str:
