@@ -99,8 +99,8 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel("Certificates end in",
               ((f"lbd_certificate_expiry_timestamp_seconds{{{HOSTS}}} - time()",
                 "{{instance}}"),), "s"),
-        Panel("Space left for host.state_dir",
-              ((f"lbd_state_dir_free_bytes{{{HOSTS}}}", "{{instance}}"),), "bytes"),
+        Panel("Space left for what the daemons write",
+              ((f"lbd_disk_free_bytes{{{HOSTS}}}", "{{instance}} {{holds}}"),), "bytes"),
     ),
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.ledger.store import Store
 from lbd.local.json_socket import Json
+from lbd.process.written_disks import besides_state, disk_metrics, of_ledger
 
 
 def dispatcher_metrics(dispatcher: Dispatcher | None) -> Json:
@@ -20,6 +21,7 @@ def dispatcher_metrics(dispatcher: Dispatcher | None) -> Json:
             ["queued", "blocked", len(life.jobs) - in_line],
             ["queued", "running", begun],
         ],
+        **disk_metrics(besides_state(dispatcher.config, of_ledger(dispatcher.config))),
         "ledger_trouble": bool(ledger.trouble),
         **(ledger.counts.answer() if isinstance(ledger, Store) else {}),
     }

@@ -84,7 +84,8 @@ def directory(name: str, path: str, *, is_kept: bool = False) -> Check:
     if full := shortage(path):
         return Check(name, FAULT, full, f"free some space: df {path}; df -i {path}")
     if is_kept and (short := shortage_of(Path(path))):
-        return Check(name, WARN, low_space(path, short), SPACE_FIX.format(path))
+        early = f"below {show_size(short.wanted_bytes)} outputs of ended jobs are removed early"
+        return Check(name, WARN, low_space(path, short) + early, SPACE_FIX.format(path))
     if os.geteuid() not in (0, owner):
         return Check(name, OK, f"{path}, owned by user {owner}")
     return Check(name, OK, f"{path}, writable")
@@ -104,12 +105,9 @@ def shortage(path: str) -> str:
 def low_space(path: str, short: Shortage) -> str:
     found = os.statvfs(path)
     if short.size_bytes <= 0:
-        return f"{path}: only {found.f_favail} of {found.f_files} inodes are free"
+        return f"{path}: only {found.f_favail} of {found.f_files} inodes are free, "
     free, size = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
-    return (
-        f"{path}: only {show_size(free)} of {show_size(size)} are free, "
-        f"below {show_size(short.wanted_bytes)} outputs of ended jobs are removed early"
-    )
+    return f"{path}: only {show_size(free)} of {show_size(size)} are free, "
 
 
 def trust(config: Config) -> Iterator[Check]:

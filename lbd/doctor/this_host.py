@@ -11,13 +11,27 @@ from lbd.client.shell.build import refresh
 from lbd.client.shell.shims import Place
 from lbd.config.schema import Config
 from lbd.console.reply import Json, texts
-from lbd.doctor.checks import FAULT, OK, WARN, Check, directory, restart_keeper
+from lbd.doctor.checks import FAULT, OK, WARN, Check, directory, low_space, restart_keeper, shortage
 from lbd.errors import LbdError
 from lbd.keeper.gate import BY_KEEPER, users_of
 from lbd.load.process_table import task_of
 from lbd.process.accounts import ROOT, USERADD
+from lbd.process.disk_space import shortage_of
 from lbd.process.own_addresses import is_elsewhere
+from lbd.process.written_disks import (
+    LEDGER,
+    WORKDIRS,
+    besides_state,
+    nearest,
+    of_ledger,
+    written,
+)
 
+DISK_FIX = "free some space: `du -xh --max-depth=1 {}` shows what is large"
+FULL = {
+    WORKDIRS: "and commands with --send or --fetch fail once none are",
+    LEDGER: "and the queue takes no jobs once none are",
+}
 LISTENING = "00010000"  # of /proc/net/unix
 STOPPED = {"T": "stopped", "t": "held by a debugger", "Z": "dead"}
 
@@ -29,7 +43,20 @@ def host_checks(config: Config) -> Iterator[Check]:
     yield from second_daemons(config)
     if os.path.exists(config.stage.root):  # it is made when the first command needs it
         yield directory("stage directory", config.stage.root)
+    yield from other_disks(config)
     yield from compiled_parts()
+
+
+def other_disks(config: Config) -> Iterator[Check]:
+    """The other file systems that fill by what the daemons write, if they are short of space."""
+    ledger = {name: path for name, path in of_ledger(config).items() if path.exists()}
+    places = {**written(config), **ledger}
+    for name in besides_state(config, places):
+        path = str(nearest(places[name]))
+        if full := shortage(path):
+            yield Check(name, FAULT, full, f"free some space: df {path}; df -i {path}")
+        elif short := shortage_of(Path(path)):
+            yield Check(name, WARN, f"{low_space(path, short)}{FULL[name]}", DISK_FIX.format(path))
 
 
 def rights(config: Config) -> Iterator[Check]:

@@ -43,7 +43,7 @@ from lbd.lbm.own_resources import Notes, OwnNeeds, pool_of, slots_of
 from lbd.lbm.owner.accounts import LookUps
 from lbd.lbm.owner.rules import InForce
 from lbd.lbm.owner.watch import Owner
-from lbd.lbm.paths import job_numbers, workdir_root
+from lbd.lbm.paths import job_numbers
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.queue.logs import check_reader, looks_of_hosts, serve_logs
@@ -64,6 +64,7 @@ from lbd.net.trusted import trust_of
 from lbd.process.pid_lock import take_pid_locks
 from lbd.process.service_manager import has_terminal
 from lbd.process.stop import Stop
+from lbd.process.written_disks import workdir_root
 
 if TYPE_CHECKING:
     from lbd.lbm.link.accepted_links import Context

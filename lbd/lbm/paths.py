@@ -4,20 +4,10 @@ import itertools
 import os
 from pathlib import Path
 
-from lbd.config.schema import Config
 from lbd.errors import ConfigError
-from lbd.keeper.run_as import ROOT_UID
 from lbd.process.whole_file import write_whole
 
-SHARED_WORKDIRS = "/var/tmp/lbd-stage"  # noqa: S108  # `stages` refuses it where it is not ours
 IDS_RESERVED = 10_000
-
-
-def workdir_root(config: Config) -> str:
-    """Not beside the daemons' own state where it is others who could fill the disk."""
-    for_others = os.geteuid() == ROOT_UID or config.daemons.keeper == "apart"
-    default = SHARED_WORKDIRS if for_others else f"{config.host.state_dir}/stage"
-    return config.stage.root or default
 
 
 def spool_root(state_dir: str) -> str:

@@ -11,10 +11,10 @@ from lbd.config.schema import Config
 from lbd.errors import ConfigError
 from lbd.keeper.gate import find_account
 from lbd.keeper.run_as import OF_SERVICES, LocalUser
-from lbd.lbm.paths import SHARED_WORKDIRS
 from lbd.process.accounts import DEFAULT, ROOT, USERADD
 from lbd.process.own_directory import RUNTIME, STATE, make_own
 from lbd.process.self_start import PACKAGE_PARENT
+from lbd.process.written_disks import SHARED_WORKDIRS
 
 RUNTIME_MODE = 0o775
 WORKDIRS_MODE = 0o711

@@ -1,6 +1,5 @@
 """What an LBM answers to `metrics`: see lbd/metrics/core/table.py."""
 
-import os
 from collections import Counter
 
 from lbd.lbm.inbound.context import InboundContext
@@ -8,6 +7,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.local.json_socket import Json
 from lbd.model import JobState
 from lbd.process.boot_clock import clock_s
+from lbd.process.written_disks import disk_metrics, disks_of, written
 
 STATES = (JobState.PENDING.value, JobState.RUNNING.value, JobState.SUSPENDED.value)
 
@@ -27,18 +27,7 @@ def lbm_metrics(host: InboundContext, home: OutboundContext) -> Json:
         "keeper_up": bool(host.link.pid),
         **home.usage.ended_jobs.answer(),
         **lease_metrics(home),
-        **space_metrics(host.config.host.state_dir),
-    }
-
-
-def space_metrics(state_dir: str) -> Json:
-    try:
-        found = os.statvfs(state_dir)
-    except OSError:
-        return {}
-    return {
-        "state_dir_free_bytes": found.f_bavail * found.f_frsize,
-        "state_dir_used_bytes": (found.f_blocks - found.f_bfree) * found.f_frsize,
+        **disk_metrics(disks_of(written(host.config))),
     }
 
 

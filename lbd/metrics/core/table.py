@@ -64,6 +64,7 @@ OUTCOMES = ("done", "failed", "cancelled", "lost", "unknown")
 DAEMON = Label("daemon", DAEMONS)
 HOST = Label("host", is_host=True)
 JOB_KIND = Label("kind", ("attached", "queued"))
+DISK = Label("holds", ("state", "workdirs", "ledger"))
 DIRECTION = Label("direction", ("in", "out"))
 
 TABLE = (
@@ -130,10 +131,12 @@ TABLE = (
                                               "renewed", (LBM,), bounds=MARGINS_S),
     Metric("lease_margin_min_seconds", GAUGE, "time left of the lease that expires first", (LBM,)),
     Metric("keeper_up", GAUGE, "1 if the LBM has its keeper", (LBM,)),
-    Metric("state_dir_free_bytes", GAUGE, "free on the file system of `host.state_dir`, without "
-                                          "root's reserve", (LBM,)),
-    Metric("state_dir_used_bytes", GAUGE, "used on that file system, by whatever is on it",
-           (LBM,)),
+    Metric("disk_free_bytes", GAUGE, "free, without root's reserve, on the file system of "
+                                     "`host.state_dir` (`state`); of `stage.root` (`workdirs`) and "
+                                     "of a ledger elsewhere (`ledger`), where these are others",
+           (LBM, DISPATCHER), (DISK,)),
+    Metric("disk_used_bytes", GAUGE, "used on that file system, by whatever is on it",
+           (LBM, DISPATCHER), (DISK,)),
     # The queue
     Metric("dispatcher_leads", GAUGE, "1 on the dispatcher that leads, 0 on a standby",
            (DISPATCHER,)),

@@ -11,7 +11,7 @@ import pytest
 
 from lbd import __version__
 from lbd.config.access import AdmissionConfig
-from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
+from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry, StageConfig
 from lbd.doctor.checks import (
     FAULT,
     OK,
@@ -27,7 +27,7 @@ from lbd.doctor.checks import (
     trust,
 )
 from lbd.doctor.peers import fix_of
-from lbd.doctor.this_host import address, owner_seen
+from lbd.doctor.this_host import address, other_disks, owner_seen
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
 from lbd.trust.files import host_files
@@ -65,6 +65,19 @@ def test_little_space_is_a_warning_with_numbers(tmp_path, monkeypatch):
     assert disk(1 << 20).state == FAULT
     few = disk(5 << 30, files_free=10)
     assert (few.state, "only 10 of 1000 inodes" in few.says) == (WARN, True)
+
+
+def test_other_disks_are_looked_at_only_where_they_are_others(tmp_path, monkeypatch):
+    host = HostConfig(name="h1", state_dir=str(tmp_path))
+    here = Config(host=host, stage=StageConfig(root=str(tmp_path / "no/such")))
+    assert not list(other_disks(here))
+    apart = Config(host=host, stage=StageConfig(root="/dev/shm"))
+    tight = os.statvfs_result((1 << 20, 1 << 20, 10 << 10, 512, 512, 1000, 500, 500, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: tight)
+    (low,) = other_disks(apart)
+    assert (low.name, low.state) == ("workdirs", WARN)
+    assert "only 512.0M of 10.0G are free" in low.says
+    assert "--send" in low.says
 
 
 def test_no_certificate_is_right_for_one_host_and_wrong_for_two(tmp_path):

@@ -1,0 +1,69 @@
+"""The file systems that the daemons write to: each fills by itself."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from lbd.config.schema import Config
+
+SHARED_WORKDIRS = "/var/tmp/lbd-stage"  # noqa: S108  # `stages` refuses it where it is not ours
+STATE, WORKDIRS, LEDGER = "state", "workdirs", "ledger"
+Disks = dict[str, os.statvfs_result]
+
+
+def workdir_root(config: Config) -> str:
+    """Not beside the daemons' own state where it is others who could fill the disk."""
+    for_others = os.geteuid() == 0 or config.daemons.keeper == "apart"
+    default = SHARED_WORKDIRS if for_others else f"{config.host.state_dir}/stage"
+    return config.stage.root or default
+
+
+def written(config: Config) -> dict[str, Path]:
+    """By an LBM: accounting, outputs and packs of queued jobs; files of staged commands."""
+    return {STATE: Path(config.host.state_dir), WORKDIRS: Path(workdir_root(config))}
+
+
+def of_ledger(config: Config) -> dict[str, Path]:
+    """By a dispatcher whose ledger is a file that the configuration names."""
+    kind, _, file = config.dispatch.store.partition("://")
+    return {LEDGER: Path(file)} if kind == "sqlite" else {}
+
+
+def besides_state(config: Config, places: Mapping[str, Path]) -> Disks:
+    """Those that are not on the file system of the state directory."""
+    found = disks_of({STATE: Path(config.host.state_dir), **places})
+    found.pop(STATE, None)
+    return found
+
+
+def disks_of(places: Mapping[str, Path]) -> Disks:
+    """One for each file system, by the first place on it. What is not there yet will be on that of
+    its parent."""
+    found: Disks = {}
+    devices = set[int]()
+    for name, place in places.items():
+        try:
+            path = nearest(place)
+            device, disk = os.stat(path).st_dev, os.statvfs(path)
+        except OSError:
+            continue
+        if device not in devices:
+            devices.add(device)
+            found[name] = disk
+    return found
+
+
+def nearest(path: Path) -> Path:
+    """It, or the parent that exists. Raises OSError."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def disk_metrics(disks: Disks) -> dict[str, object]:
+    return {
+        "disk_free_bytes": [[name, disk.f_bavail * disk.f_frsize] for name, disk in disks.items()],
+        "disk_used_bytes": [
+            [name, (disk.f_blocks - disk.f_bfree) * disk.f_frsize] for name, disk in disks.items()
+        ],
+    }

@@ -1,0 +1,30 @@
+"""Which file systems the daemons write to."""
+
+from pathlib import Path
+
+from lbd.config.dispatch import DispatchConfig
+from lbd.config.schema import Config, HostConfig, StageConfig
+from lbd.process.written_disks import besides_state, disk_metrics, disks_of, of_ledger, written
+
+SHM = "/dev/shm"
+
+
+def test_each_is_named_once_by_what_comes_first(tmp_path):
+    places = {"state": tmp_path, "workdirs": tmp_path / "not/yet", "ledger": Path(SHM)}
+    found = disks_of(places)
+    assert list(found) == ["state", "ledger"]
+    assert disks_of({"state": tmp_path / "not/yet"}).keys() == {"state"}
+    shown = disk_metrics(found)
+    assert [name for name, _ in shown["disk_free_bytes"]] == ["state", "ledger"]
+    assert all(count >= 0 for rows in shown.values() for _, count in rows)
+
+
+def test_of_a_host(tmp_path):
+    config = Config(
+        host=HostConfig(name="h1", state_dir=str(tmp_path)), stage=StageConfig(root=SHM),
+        dispatch=DispatchConfig(store=f"sqlite://{SHM}/ledger.sqlite"),
+    )  # fmt: skip
+    assert list(disks_of(written(config))) == ["state", "workdirs"]
+    assert list(besides_state(config, of_ledger(config))) == ["ledger"]
+    assert not of_ledger(Config(dispatch=DispatchConfig(store="postgresql://db/x")))
+    assert not of_ledger(Config())
