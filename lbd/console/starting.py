@@ -11,8 +11,16 @@ from lbd.console.daemons import Daemons
 
 LIM_UNIT = "lbd-lim.service"
 UNIT = "systemctl enable --now lbd-metrics"
+UNITS = ("lbd.target", "lbd-metrics.service", "lbd-web.socket")  # that somebody enables
+ENABLED = Path("/etc/systemd/system")
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 ANSWER_S = 1.0
+
+
+def enabled_units() -> tuple[str, ...]:
+    """Those of ours that systemd starts by itself on this host."""
+    links = {link.name for link in ENABLED.glob("*.wants/lbd*")}
+    return tuple(unit for unit in UNITS if unit in links)
 
 
 def start_of_metrics(daemons: Daemons) -> str:

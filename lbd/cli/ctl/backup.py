@@ -23,7 +23,7 @@ from lbd.cli.program import Parser
 from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
 from lbd.config.schema import Config
 from lbd.console.output import print_json, put
-from lbd.console.starting import UNIT
+from lbd.console.starting import UNIT, UNITS, enabled_units
 from lbd.dispatch.ledger.database_url import store_url
 from lbd.dispatch.ledger.snapshot import Restored, begin_again, has_jobs
 from lbd.errors import ConfigError, LbdError
@@ -71,6 +71,7 @@ class Manifest:
     host: str
     unix_s: float
     authority: str  # the fingerprint of its certificate, hex; "" without one
+    units: tuple[str, ...] = ()  # that were enabled
 
 
 def add_options(parser: Parser) -> None:
@@ -91,9 +92,8 @@ def backup(options: argparse.Namespace, path: str | None) -> int:
         if not set(parts) - {CONFIG, HOSTS}:
             raise LbdError(f"nothing to save on {config.host.name}: no authority, ledger, settings")
         known = authority_known_here(config)
-        manifest = Manifest(
-            1, lbd.__version__, config.cluster.name, config.host.name, time.time(), known
-        )
+        names = lbd.__version__, config.cluster.name, config.host.name
+        manifest = Manifest(1, *names, time.time(), known, enabled_units())
         pack(directory, manifest, parts, file)
     if options.json:
         print_json({"file": str(file), "parts": parts})
@@ -220,8 +220,13 @@ def say_what_is_next(
     elif manifest.authority:
         say(f"{host.name} has no certificate: first run `lbctl token create {host.name}` on the "
             "authority's host and `lbctl join` here")  # fmt: skip
-    put("start the daemons: `lbd up` or `systemctl start lbd.target`")
-    if config.metrics.listen:  # `lbd up` goes by that; of the package it is a unit of its own
+    if units := " ".join(manifest.units):
+        put(f"start what was enabled on {manifest.host}: `systemctl enable --now {units}`")
+    else:
+        put("start the daemons: `lbd up` or `systemctl start lbd.target`")
+    if (
+        config.metrics.listen and UNITS[1] not in units
+    ):  # `lbd up` goes by that; of the package it is a unit of its own
         put(f"metrics.listen is set; with the package: `{UNIT}`")
 
 
@@ -287,7 +292,8 @@ def manifest_in(file: Path, directory: Path) -> Manifest:
     """Raises LbdError."""
     try:
         found = json.loads((directory / MANIFEST).read_bytes())
-        manifest = Manifest(**{**found, "unix_s": float(found["unix_s"])})
+        units = tuple(unit for unit in UNITS if unit in found.get("units", ()))
+        manifest = Manifest(**{**found, "unix_s": float(found["unix_s"]), "units": units})
         texts = (manifest.version, manifest.cluster, manifest.host, manifest.authority)
         if manifest.schema != 1 or not all(isinstance(one, str) for one in texts):
             raise TypeError

@@ -186,6 +186,21 @@ def test_on_a_new_machine_lbd_toml_comes_back(lbctl, host, file, monkeypatch):
     assert host.authority.exists()
 
 
+def test_the_units_that_were_enabled_are_named(lbctl, host, tmp_path, monkeypatch):
+    units = tmp_path / "systemd"
+    monkeypatch.setattr("lbd.console.starting.ENABLED", units)
+    for unit in ("lbd.target", "lbd-web.socket", "other.service"):
+        (units / "multi-user.target.wants").mkdir(parents=True, exist_ok=True)
+        (units / "multi-user.target.wants" / unit).symlink_to(f"/usr/lib/{unit}")
+    lbctl("backup", tmp_path / "b.tar")
+    host.lose()
+    said = lbctl("restore", tmp_path / "b.tar").out.splitlines()
+    assert said[-2:] == [
+        "start what was enabled on h1: `systemctl enable --now lbd.target lbd-web.socket`",
+        "metrics.listen is set; with the package: `systemctl enable --now lbd-metrics`",
+    ]
+
+
 def test_a_host_that_has_its_certificate_keeps_it(lbctl, host, file):
     before = host.files.credentials.read_bytes()
     shutil.rmtree(host.authority.root)
