@@ -69,6 +69,16 @@ def test_a_program_is_told_by_its_real_path(two, rules, tmp_path):
     assert on_h2(two, link, "-IS", "-c", "print(1)").stdout == "1\n"
 
 
+def test_every_host_shows_which_rules_hold(two, rules):
+    rules(groups=("staff",), programs=(TRUE,))
+    for host in two.hosts:
+        said = two.run(host, "lbctl", "status", "h2", check=True).stdout
+        assert said.endswith(
+            "\nh2: takes only commands of groups staff (admission.groups)\n"
+            f"h2: runs only {TRUE} (admission.programs)\n"
+        )
+
+
 def test_who_waits_for_a_named_host_is_refused_before_it_has_a_slot(make_lab):
     """The queue would ask the host once one of its slots is free."""
     lab = make_lab(2, "none", "--mode", "fcfs", settings=FAST)
