@@ -212,7 +212,7 @@ BALANCED: dict[tuple[str, str], str] = {
     ("smoothed", "RESERVE"): "ebaa429aa903",
     ("smoothed", "NOLB"): "b41c06c9fdaf",
     ("smoothed", "P2C"): "687716844e71",
-    ("smoothed", "PREDICT"): "17aca994cdaa",
+    ("smoothed", "PREDICT"): "9ea04ecc2d5e",
     ("smoothed", "PartCOST"): "d0b4ba7eb23e",
     ("smoothed", "NoCOST"): "f9b5010b8427",
     ("noticed", "GLOBAL"): "ecf7d949a671",
