@@ -233,13 +233,23 @@ BALANCED: dict[tuple[str, str], str] = {
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS, *BOUNDS])
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_load_balancing_gives_the_same_responses(settings, algorithm):
+    assert responses(9, SETTINGS[settings], algorithm) == BALANCED[settings, algorithm]
+
+
+def test_reserve_gives_the_same_responses_among_many_hosts():
+    """It asks some of those that are loaded: of more than 21 `Random.sample` draws another way."""
+    assert responses(40, (), "RESERVE") == "8572f347dbe3"
+
+
+def responses(hosts: int, words: tuple[str, ...], algorithm: str) -> str:
+    """The digest of one run."""
     workload = WORKLOADS["berkeley"]
-    setup = Setup(workload, hosts=9, duration_s=90.0, costs=workload.costs)
-    run = run_once(with_settings(setup, list(SETTINGS[settings])), algorithm, 0)
+    setup = Setup(workload, hosts=hosts, duration_s=90.0, costs=workload.costs)
+    run = run_once(with_settings(setup, list(words)), algorithm, 0)
     found = (
         run.jobs, run.moved, run.wrong, run.events, sorted(run.seen.items()),
         *(f"{value:.9g}" for value in (
             run.mean_response_s, run.sd_response_s, run.messages_per_host_s, run.overhead_share
         )),
     )  # fmt: skip
-    assert digest(found) == BALANCED[settings, algorithm]
+    return digest(found)
