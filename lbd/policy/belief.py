@@ -31,7 +31,6 @@ from lbd.policy.ranking import TIE, choose, is_light_here, leaves, named, others
 from lbd.policy.view import HostView, Probe, Reply, Step, View
 
 DRAWN_MAX = 16
-FEW = 128
 CHOICES = 2
 SURE = 0.99  # trust from which a host need not be asked
 HOPE = 4  # times as fast as trust fades what a hopeful one holds against a host
@@ -104,52 +103,29 @@ def trusted(hosts: Sequence[HostView], view: View) -> list[float]:
 
 
 def drawn(request: PlacementRequest, view: View, asked: set[HostId], rng: Random) -> list[HostView]:
-    """Draws at random from the hosts that might take the command."""
-    names, most = list(view.hosts), drawn_max(view)
-    picked = sample(names, min(len(names), 2 * most + 2), rng)
-    found = worth_it(request, view, picked, asked, most)
-    if not found and len(picked) < len(names):  # nearly all of them are full, or down
-        rng.shuffle(names)
-        found = worth_it(request, view, names, asked, most)
-    return found
-
-
-def sample(names: list[HostId], count: int, rng: Random) -> list[HostId]:
-    """The same as `Random.sample` draws, in half its time where they are few."""
-    if len(names) > FEW:
-        return rng.sample(names, count)
-    pool, picked, bits = names.copy(), [], rng.getrandbits
-    for left in range(len(pool), len(pool) - count, -1):
-        length = left.bit_length()
-        at = bits(length)
-        while at >= left:
-            at = bits(length)
-        picked.append(pool[at])
-        pool[at] = pool[left - 1]
-    return picked
-
-
-def drawn_max(view: View) -> int:
-    return max(CHOICES, min(DRAWN_MAX, len(view.hosts) // 2))
-
-
-def worth_it(
-    request: PlacementRequest, view: View, picked: Sequence[HostId], asked: set[HostId], most: int
-) -> list[HostView]:
-    """The first `most` of the lot that may take it, by the last that was heard."""
-    found: list[HostView] = []
+    """Draws at random from the hosts that might take the command, by the last that was heard. No
+    more are drawn than are looked at, so that a thousand hosts cost no more than a few."""
+    most, random = drawn_max(view), rng.random
     passed = {view.me.name} | request.excluded | asked
-    for name in picked:
-        if name in passed:
+    hosts = list(view.hosts.values())
+    found: list[HostView] = []
+    for left in range(len(hosts), 0, -1):
+        at = int(random() * left)
+        host = hosts[at]
+        hosts[at] = hosts[left - 1]
+        if host.name in passed:
             continue
-        host = view.hosts[name]
         if host.hog:
             host = host.for_user(request.user)
-        if host.alive and host.why in ("", "late"):
+        if host.alive and (not host.why or host.why == "late"):
             found.append(host)
             if len(found) == most:
                 break
     return found
+
+
+def drawn_max(view: View) -> int:
+    return max(CHOICES, min(DRAWN_MAX, len(view.hosts) // 2))
 
 
 def fewer_if_old(picked: list[HostView], view: View) -> tuple[list[HostView], list[float]]:

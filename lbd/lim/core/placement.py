@@ -42,11 +42,14 @@ class Placer:
     def next_step(
         self, request: PlacementRequest, replies: Sequence[Reply], now_s: float, dry: bool = False
     ) -> Step:
+        table = self.table
+        policy = POLICIES[table.params.algorithm]
+        if policy.reporting.of_changes:
+            table.expire_charges(now_s, silence_counts=True)
         centre = self.centre if now_s >= self._ask_after_s else None
-        view = self.table.view(centre, now_s, request.needs)
+        view = table.view(centre, now_s, request.needs)
         if self.reservations.held:
             view.reserved = tuple(reversed(self.reservations.held))
-        policy = POLICIES[self.table.params.algorithm]
         step = policy.next_step(request, view, replies, self._rng)
         if isinstance(step, Probe) and not dry:
             for name in step.hosts:  # no other command is to try the same reservation

@@ -60,10 +60,14 @@ class Reservations:
         return [(name, m.Reserve(own)) for name in self._to_ask(view, departed)]
 
     def wait(self) -> bool:
-        """Until our load falls: it is as high as it was, and nobody has a reservation of ours."""
-        if self._was_light or self.made:
+        """Nothing is to be said until our load changes, or somebody uses a reservation or gives it
+        up: we have as many as we may have, or are as loaded as we were and have none."""
+        light = is_light(self._table.own_load(), self._table.params)
+        if light != self._was_light:
             return False
-        return not is_light(self._table.own_load(), self._table.params)
+        if light:
+            return not self._departed and len(self.made) >= self._table.params.reservations
+        return not self.made
 
     def _to_ask(self, view: View, departed: bool) -> list[HostId]:
         room = view.params.reservations - len(self.made)

@@ -305,7 +305,7 @@ class Table:
         return self._charges.jobs()
 
     def expire_charges(self, now_s: float, silence_counts: bool = False) -> None:
-        """Drop the oldest. `silence_is_news`: who reports no change has not changed, so what was
+        """Drop the oldest. `silence_counts`: who reports no change has not changed, so what was
         charged to it fades as if a sample had come."""
         if not self._charges.by_host:
             return

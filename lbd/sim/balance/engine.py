@@ -11,7 +11,7 @@ A job alternates between the CPU and the disks. Its I/Os are spread evenly over 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from heapq import heappop, heappush, heapreplace
 from itertools import count
 from typing import Protocol, TypeVar
@@ -27,6 +27,7 @@ NO_MORE: tuple[float, Job | None] = (math.inf, None)
 
 What = TypeVar("What")
 Body = Callable[[What, float], float | None]  # returns when to call it again
+Process = Generator[float, float, None]  # yields when it goes on, and is sent that moment then
 
 
 Cpu = SharedCpu[Job] | RoundRobinCpu[Job]
@@ -56,7 +57,6 @@ class Engine:
         self.coming = [0] * setup.hosts  # jobs on their way there
         self.handled = 0  # events
         self.messages = 0
-        self.overhead_s = 0.0  # CPU time of load balancing, on all hosts
         self.moved = 0
         self.wrong = 0  # moved to a host no less busy than the one they came from
         self.seen: Counter[int] = Counter()  # queue lengths, as arriving jobs find them
@@ -93,21 +93,14 @@ class Engine:
             handled += 1
         self.handled = handled
 
-    def overhead_of_all(self, cpus: Iterable[Cpu], seconds: float, now_s: float) -> float:
-        """As much on each of them. Returns when the last is done."""
-        overhead_s, last_s = self.overhead_s, now_s
-        for cpu in cpus:
-            overhead_s += seconds
-            done_s = cpu.overhead(seconds, now_s)
-            if done_s > last_s:
-                last_s = done_s
-        self.overhead_s = overhead_s
-        return last_s
+    def follow(self, process: Process) -> None:
+        """Resume it at each moment that it yields, until it ends."""
+        self.at(next(process), resumed, process)
 
-    def overhead(self, host: int, seconds: float, now_s: float) -> float:
-        """CPU time there that goes before its jobs. Returns when it is done."""
-        self.overhead_s += seconds
-        return self.cpus[host].overhead(seconds, now_s)
+    @property
+    def overhead_s(self) -> float:
+        """CPU time of load balancing, on all hosts."""
+        return sum(cpu.overhead_s for cpu in self.cpus)
 
     # -- jobs ------------------------------------------------------------------------------------
 
@@ -132,18 +125,13 @@ class Engine:
         if not costly:
             self.start(job, to, now_s)
             return
+        self.follow(self._moving(job, to, now_s))
+
+    def _moving(self, job: Job, to: int, now_s: float) -> Process:
+        transfer_s, not_before_s = self.costs.transfer_s, now_s + self.costs.transfer_delay_s
         self.coming[to] += 1
-        costs = self.costs
-        sent_s = self.overhead(job.origin, costs.transfer_s, now_s)
-        self.at(sent_s, self._taken_over, (job, to, now_s + costs.transfer_delay_s))
-
-    def _taken_over(self, what: tuple[Job, int, float], now_s: float) -> None:
-        job, to, not_before_s = what
-        ready_s = self.overhead(to, self.costs.transfer_s, now_s)
-        self.at(max(ready_s, not_before_s), self._begin_there, (job, to))
-
-    def _begin_there(self, what: tuple[Job, int], now_s: float) -> None:
-        job, to = what
+        now_s = yield self.cpus[job.origin].overhead(transfer_s, now_s)
+        now_s = yield max(self.cpus[to].overhead(transfer_s, now_s), not_before_s)
         self.coming[to] -= 1
         self.start(job, to, now_s)
 
@@ -183,6 +171,13 @@ class Engine:
             self.placement.ended(job, now_s)
         if self.on_end is not None:
             self.on_end(job, now_s)
+
+
+def resumed(process: Process, now_s: float) -> float | None:
+    try:
+        return process.send(now_s)
+    except StopIteration:
+        return None
 
 
 def cpu_of(setup: Setup, host: int) -> Cpu:

@@ -8,8 +8,8 @@ hosts than it can hear (300 at the thesis's costs) then knows less, rather than 
 behind.
 
 What would change nothing is left out, or a simulated day would take one. A host's sampler is read
-when its LIM has something to say; a host with no news has no tick; what was broadcast is kept once
-for all (`shared_table`).
+when its LIM has something to say; a host with no news has no tick, but for its keep-alives; what
+was broadcast is kept once for all (`shared_table`).
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from lbd.load.index import load_index, smoothed
 from lbd.model import HostId, JobId, Placement, PlacementRequest, Queues, Verdict
 from lbd.policy.registry import POLICIES, WEIGH_AGE
 from lbd.policy.view import Ask, Probe, Reply, Reporting
-from lbd.sim.balance.engine import Cpu, Engine
+from lbd.sim.balance.engine import Cpu, Engine, Process
 from lbd.sim.balance.shared_table import Board, SharedTable, board_of
 from lbd.sim.balance.workload import Job
 
@@ -38,6 +38,8 @@ AT_ONCE_S = 1e-9  # T of an index that shows a job as soon as it runs
 TICK = e.Tick()
 NOT_YET = e.Sampled(Queues(), 0.0, 0.0)
 PROBE = m.Probe()
+# Under these an end is told to the centre, or is a chance to ask for another job.
+OF_ENDS = (Reporting.CENTRE, Reporting.RESERVATIONS)
 
 
 @lru_cache(maxsize=4096)
@@ -89,13 +91,12 @@ class Command:
 
 @dataclass(slots=True)
 class Question:
-    """On its way there or back."""
+    """On its way there, or its answer back."""
 
     asker: Node
     asked: Node
     body: m.Body
     command: Command | None  # None: a reservation
-    reply: m.Body = PROBE  # until there is one
 
 
 class Lims:
@@ -113,8 +114,7 @@ class Lims:
         self._reporting = POLICIES[algorithm].reporting
         self._reserving = self._reporting is Reporting.RESERVATIONS
         self._nobody_down = self.lim.down_after_s >= self._until_s  # for want of news
-        # charges that may fade at a tick, or be so old that they go
-        self._fading = self._reporting.of_changes or not self._nobody_down
+        self._owes_keepalives = self._reserving or self.lim.keepalive_s < self._until_s
         self._to_everybody = self._reporting is Reporting.EVERYBODY
         self._ages = algorithm in WEIGH_AGE
         self._learnt_error = engine.setup.learnt_error
@@ -135,7 +135,7 @@ class Lims:
 
     def place(self, job: Job, now_s: float) -> None:
         host = self.hosts[job.origin]
-        host.restless = True
+        host.restless |= self._reserving  # its own load counts what it is charged for
         cpu_s = job.cpu_s
         if self._learnt_error:
             cpu_s *= self._learning.lognormvariate(0.0, self._learnt_error)
@@ -170,7 +170,7 @@ class Lims:
 
     def ended(self, job: Job, now_s: float) -> None:
         host = self.hosts[job.origin]
-        host.restless = True
+        host.restless |= self._reporting in OF_ENDS
         host.state.handle(e.JobEnded(JobId(str(job.number))), now_s)
 
     def departed(self, host: int) -> None:
@@ -195,6 +195,7 @@ class Lims:
         """Where ages count, others and its own charges are shown an unchanged load too, and its
         own table that a core is free still."""
         if tasks != host.index:
+            host.restless = True
             host.index = tasks
             host.sampled = sampled(tasks, host.cpu.cores, host.cpu.speed)
         elif not self._ages or not (to_report or self._renews(host, tasks)):
@@ -258,16 +259,14 @@ class Lims:
             return
         said = state.handle(TICK, now_s)
         self._send(host, said, now_s)
-        fades = self._fading and state.table.charged_jobs()
-        if fades or (self._reserving and said):  # which it asks again until it has an answer
-            host.restless = True
+        host.restless |= self._reserving and bool(said)  # it asks again until it has an answer
 
     def _speaks_anyway(self, host: Node, now_s: float) -> bool:
         """Although it knows nothing new."""
         state = host.state
-        if state.placer.centre == host.name:
+        if state.placer.centre == host.name or (self._reserving and not self._nobody_down):
             return True
-        return self._reserving and (not self._nobody_down or state.owes_keepalive(now_s))
+        return self._owes_keepalives and state.owes_keepalive(now_s)
 
     def _send(self, host: Node, actions: Sequence[e.Action], now_s: float) -> None:
         for action in actions:
@@ -285,17 +284,17 @@ class Lims:
     def _deliver_body(self, host: Node, to: tuple[HostId, ...], body: m.Body, now_s: float) -> None:
         host.unsent += 1
         self.engine.messages += len(to)
-        sent_s = self.engine.overhead(host.number, self._costs.send_s, now_s)
+        sent_s = host.cpu.overhead(self._costs.send_s, now_s)
         self.engine.at(sent_s, self._deliver, (host, to, body))
 
     def _deliver(self, what: tuple[Node, tuple[HostId, ...], m.Body], now_s: float) -> None:
         sender, to, body = what
         hosts = self._by_name
-        cpus = [hosts[name].cpu for name in to]
-        taken_s = self.engine.overhead_of_all(cpus, self._costs.receive_s, now_s)
+        receive_s = self._costs.receive_s
+        taken_s = max([hosts[name].cpu.overhead(receive_s, now_s) for name in to])
         sender.unsent -= 1
         sender.taken_at_s.append(taken_s)
-        if self._reserving:  # whom they ask depends on the loads they know
+        if self._reserving and not isinstance(body, m.Unreserve):  # they know other loads now
             for name in to:
                 hosts[name].restless = True
         if isinstance(body, m.Vector):
@@ -310,31 +309,29 @@ class Lims:
     # -- questions -------------------------------------------------------------------------------
 
     def _ask(self, question: Question, now_s: float) -> None:
-        engine = self.engine
-        engine.messages += 2
-        sent_s = engine.overhead(question.asker.number, self._costs.send_s, now_s)
-        engine.at(sent_s, self._arrive, question)
+        self.engine.follow(self._asking(question, now_s))
 
-    def _arrive(self, question: Question, now_s: float) -> None:
-        engine = self.engine
-        received_s = engine.overhead(question.asked.number, self._costs.receive_s, now_s)
-        engine.at(received_s, self._answer, question)
+    def _asking(self, question: Question, now_s: float) -> Process:
+        asker, asked = question.asker.cpu, question.asked.cpu
+        send_s, receive_s = self._costs.send_s, self._costs.receive_s
+        self.engine.messages += 2
+        now_s = yield asker.overhead(send_s, now_s)
+        now_s = yield asked.overhead(receive_s, now_s)
+        reply = self._answer(question, now_s)
+        now_s = yield asked.overhead(send_s, now_s)
+        now_s = yield asker.overhead(receive_s, now_s)
+        self._answered(question, reply, now_s)
 
-    def _answer(self, question: Question, now_s: float) -> None:
-        engine, asked = self.engine, question.asked
+    def _answer(self, question: Question, now_s: float) -> m.Body:
+        asked = question.asked
         self._look(asked, now_s)
-        asked.restless = True
+        asked.restless |= self._reserving  # one of its reservations may have been used
         actions = self._hear(asked, question.asker.name, question.body, now_s)
-        (question.reply,) = [action.body for action in actions if isinstance(action, e.Reply)]
-        sent_s = engine.overhead(asked.number, self._costs.send_s, now_s)
-        engine.at(sent_s, self._back, question)
+        (reply,) = [action.body for action in actions if isinstance(action, e.Reply)]
+        return reply
 
-    def _back(self, question: Question, now_s: float) -> None:
-        received_s = self.engine.overhead(question.asker.number, self._costs.receive_s, now_s)
-        self.engine.at(received_s, self._answered, question)
-
-    def _answered(self, question: Question, now_s: float) -> None:
-        command, reply, name = question.command, question.reply, question.asked.name
+    def _answered(self, question: Question, reply: m.Body, now_s: float) -> None:
+        command, name = question.command, question.asked.name
         state = question.asker.state
         if self._reserving:
             question.asker.restless = True

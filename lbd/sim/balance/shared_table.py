@@ -86,9 +86,10 @@ class SharedTable(Table):
         since_s, self._taken_in_s = self._taken_in_s, now_s
         if self._board.newest_s <= since_s:
             return
-        for name in {*self._own, *self._charges.hosts()} - {self.me}:
-            entry = self._board.entries[name]
-            if entry.recorded_at_s <= since_s or entry.sample is None:
+        board, me = self._board.entries, self.me
+        for name in self._own.keys() | self._charges.by_host.keys():
+            entry = board[name]
+            if entry.recorded_at_s <= since_s or entry.sample is None or name == me:
                 continue
             own = self._own.get(name)
             if own is not None and own.sample and own.sample.number >= entry.sample.number:

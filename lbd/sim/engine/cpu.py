@@ -22,13 +22,16 @@ NEVER = float("inf")
 class MeteredCpu(ABC):
     """How busy a host's CPUs have been, however they share their time."""
 
-    __slots__ = ("_busy_seconds", "_task_seconds", "cores", "is_metered", "power", "speed")
+    __slots__ = (
+        "_busy_seconds", "_task_seconds", "cores", "is_metered", "overhead_s", "power", "speed",
+    )  # fmt: skip
 
     def __init__(self, cores: float, speed: float) -> None:
         self.cores = cores
         self.speed = speed
         self.power = cores * speed
         self.is_metered = False  # set it before the first task, for `means`
+        self.overhead_s = 0.0  # of work that went before the tasks, on a core of speed 1
         self._task_seconds = 0.0  # since `means` was last asked for
         self._busy_seconds = 0.0  # of cores, the same
 
@@ -106,6 +109,7 @@ class SharedCpu(MeteredCpu, Generic[Task]):
         if stalled_s < now_s:
             stalled_s = now_s
         if seconds:
+            self.overhead_s += seconds
             stall_s = seconds / self.power
             self._stalled_until_s = stalled_s = stalled_s + stall_s
             self._unserved_since_s += stall_s

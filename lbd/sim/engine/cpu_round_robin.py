@@ -66,6 +66,7 @@ class RoundRobinCpu(MeteredCpu, Generic[Task]):
         """Work that goes before the tasks, after such work already waiting. Returns its end."""
         began_s = max(now_s, self._stalled_until_s)
         if seconds:
+            self.overhead_s += seconds
             self._advance(now_s)
             stall_s = seconds / (self.cores * self.speed)
             self._stalled_until_s = began_s + stall_s

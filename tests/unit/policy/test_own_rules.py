@@ -287,14 +287,25 @@ def test_a_host_that_is_full_by_one_user_is_looked_at_for_the_others():
     seen_by_all = seen(host("h1", tasks=5.0), full)
     for user, found in (("ann", []), ("bob", [""]), ("", [])):
         asked = replace(request(), user=user)
-        whys = [h.why for h in belief.worth_it(asked, seen_by_all, ["h2"], set(), 5)]
-        assert whys == found
+        assert [h.why for h in belief.drawn(asked, seen_by_all, set(), Random(1))] == found
 
 
 def test_whom_the_user_excluded_is_not_looked_at():
     view = seen(host("h1", tasks=5.0), host("h2"), host("h3"))
     wish = request(excluded=["h2"])
-    assert [h.name for h in belief.worth_it(wish, view, ["h1", "h2", "h3"], set(), 5)] == ["h3"]
+    assert [h.name for h in belief.drawn(wish, view, set(), Random(1))] == ["h3"]
+
+
+def test_every_host_is_drawn_as_often_as_another_and_nobody_twice_at_once():
+    view = seen(*(host(f"h{n}") for n in range(1, 10)))
+    rng, times = Random(1), Counter[str]()
+    for _ in range(2000):
+        lot = [one.name for one in belief.drawn(request(), view, {HostId("h9")}, rng)]
+        assert len(lot) == len(set(lot)) == belief.drawn_max(view)
+        times.update(lot)
+    assert set(times) == {f"h{n}" for n in range(2, 9)}
+    each = 2000 * 4 / 7
+    assert all(abs(count - each) < 5 * each**0.5 for count in times.values())
 
 
 def test_nobody_is_asked_for_less_than_the_gain_that_a_move_must_bring():

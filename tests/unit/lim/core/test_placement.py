@@ -8,7 +8,7 @@ from lbd.lim.core import messages as m
 from lbd.lim.core.placement import ASK_AGAIN_S, Placer
 from lbd.lim.core.reservations import Reservations
 from lbd.lim.core.table import Table
-from lbd.model import HostId, Placement, Verdict
+from lbd.model import HostId, JobId, Placement, Verdict
 from lbd.policy.view import Ask, Nowhere, Probe
 from lbd.testing.builders import member, request, sample, vector
 
@@ -36,6 +36,16 @@ def test_a_pick_is_charged_and_counted_with_its_reason():
     assert decide(made).host == H2
     assert made.table.charges(H2) == 1.0
     assert made.decisions == {"lowest": 1}
+
+
+@pytest.mark.parametrize(("algorithm", "fades"), [("GLOBAL", True), ("LOWEST", False)])
+def test_a_charge_of_a_host_that_reports_no_change_has_faded_when_the_next_is_placed(
+    algorithm, fades
+):
+    made = placer(algorithm)
+    made.table.charge(H2, JobId("a"), 0.0)
+    made.next_step(request(), (), 2 * made.table.params.exchange_period_s + 1.0)
+    assert (made.table.charges(H2) < 1.0) == fades
 
 
 def test_a_dry_one_is_neither_and_shows_every_host():

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from lbd.lim.core.broadcast import IN_FLIGHT_MAX
+from lbd.policy.registry import WEIGH_AGE
 from lbd.sim.balance.engine import Engine
-from lbd.sim.balance.lims import AT_ONCE_S, Lims
+from lbd.sim.balance.lims import AT_ONCE_S, Lims, Node
 from lbd.sim.balance.runs import jobs_of, placement_of
 from lbd.sim.balance.setup import LIM, Setup
 from lbd.sim.balance.workload import BERKELEY, WORKLOADS
@@ -27,15 +28,22 @@ def test_who_cannot_keep_up_falls_no_further_behind_than_what_may_be_in_flight(a
     assert unloaded_s < DURATION_S + HOSTS * IN_FLIGHT_MAX * RECEIVE_S + moves_s
 
 
+class AtEveryTick(Lims):
+    """Leaves out nothing."""
+
+    def _speaks_anyway(self, host: Node, now_s: float) -> bool:
+        return True
+
+
 @pytest.mark.parametrize("keepalive_s", [3600.0, 7.0])
-def test_what_reserve_leaves_out_would_have_changed_nothing(keepalive_s):
+@pytest.mark.parametrize("algorithm", ["GLOBAL", "DISTED", "CENTRAL", "RESERVE", *WEIGH_AGE])
+def test_what_is_left_out_would_have_changed_nothing(algorithm, keepalive_s):
     lim = replace(LIM, exchange_period_s=0.4, keepalive_s=keepalive_s)
     setup = Setup(WORKLOADS["berkeley"], hosts=10, duration_s=120.0, lim=lim)
     found = []
-    for leaves_out in (True, False):
+    for kind in (Lims, AtEveryTick):
         engine = Engine(setup)
-        placement = engine.placement = Lims(engine, "RESERVE", "1 0")
-        placement._nobody_down = leaves_out
+        placement = engine.placement = kind(engine, algorithm, "1 0")
         jobs = jobs_of(setup, "1 0")
         engine.run(jobs)
         states = [host.state for host in placement.hosts]
