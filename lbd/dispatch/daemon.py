@@ -370,7 +370,8 @@ class Dispatcher:
         elif report.event == "ended":
             return life.ended(name, job, attempt, ending_of(report, up.sent_s), now_s, self.rng)
         elif report.event == "refused":
-            job_log.info(shown_id(life, job), "host %s refused it: %s", name, report.reason)
+            if life.holder(name, job, attempt):  # else whatever it says, about whichever job
+                job_log.info(shown_id(life, job), "host %s refused it: %s", name, report.reason)
             how = report.phase, ending_of(report)
             return life.refused(name, job, attempt, *how, now_s, self.rng)
         raise ValueError(f"event {report.event[:40]!r} of job {one_line(report.job, 40)}")
