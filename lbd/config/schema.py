@@ -217,7 +217,7 @@ class LbmConfig(Section):
     unshared_s: float = within(60.0, 0.0, 86400.0)
     max_clients: int = within(2048, 1, 1 << 20)  # connections on the Unix socket
     # commands per second from one host or one local user, with bursts of twice as many; more wait.
-    # A long one counts once per 16 KiB
+    # A long one counts once per 16 KiB, and once per 32 words (arguments, variables) beyond 1,000
     max_rate: int = within(2000, 10, 1_000_000)
     history: int = within(500, 0, 1_000_000)  # ended jobs that `lbctl jobs` still shows
     cgroup: str = one_of(CGROUPS)  # run each job in its own cgroup where cgroups are writable

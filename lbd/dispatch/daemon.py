@@ -300,8 +300,7 @@ class Dispatcher:
 
     def heard(self, name: HostId, line: HostConnection, up: pb.WorkUp) -> None:
         """Raises ValueError if it makes no sense."""
-        actions = [action for report in up.reports for action in self._report(name, report, up)]
-        self.carry(actions)
+        self.carry([action for report in up.reports for action in self._report(name, report, up)])
         if up.HasField("heartbeat"):
             self._heartbeat(name, line, up.heartbeat)
 
@@ -369,7 +368,8 @@ class Dispatcher:
         elif report.event == "ended":
             return life.ended(name, job, attempt, ending_of(report, up.sent_s), now_s, self.rng)
         elif report.event == "refused":
-            job_log.info(shown_id(life, job), "host %s refused it: %s", name, report.reason)
+            if life.holder(name, job, attempt):  # else whatever it says, about whichever job
+                job_log.info(shown_id(life, job), "host %s refused it: %s", name, report.reason)
             how = report.phase, ending_of(report)
             return life.refused(name, job, attempt, *how, now_s, self.rng)
         raise ValueError(f"event {report.event[:40]!r} of job {one_line(report.job, 40)}")
@@ -378,15 +378,9 @@ class Dispatcher:
 def terms_of(config: Config) -> Terms:
     own = config.dispatch
     return Terms(
-        own.lease_s,
-        own.crash_limit,
-        own.host_failures,
-        own.aside_s,
-        own.aside_max_s,
-        own.attempts_max,
-        own.gang_hold_s,
-        own.gang_drain_s,
-    )
+        own.lease_s, own.crash_limit, own.host_failures, own.aside_s, own.aside_max_s,
+        own.attempts_max, own.gang_hold_s, own.gang_drain_s,
+    )  # fmt: skip
 
 
 def learn_from(row: JobRow, queues: Queues, *, by_uid: bool) -> None:

@@ -30,6 +30,7 @@ OPENING_BYTES = 1 << 14  # what it counts as to open a line
 # fifth of a core; and a thousand messages a second, however short. That is many times what one says
 # that runs the shortest jobs.
 REPORT_BYTES = 128  # what each report in a message counts as: it may be shorter, but is recorded
+REPORTS_AT_ONCE = 256  # others are heard between them
 
 
 class Paces:
@@ -70,6 +71,19 @@ class Paces:
                 async with asyncio.timeout(wait_s):
                     await line.broken.wait()
         return not line.broken.is_set()
+
+
+def in_portions(up: pb.WorkUp) -> list[pb.WorkUp]:
+    """A few of its reports in each, in their order, the heartbeat in the last."""
+    if len(up.reports) <= REPORTS_AT_ONCE:
+        return [up]
+    starts = range(0, len(up.reports), REPORTS_AT_ONCE)
+    found = [
+        pb.WorkUp(reports=up.reports[at : at + REPORTS_AT_ONCE], sent_s=up.sent_s) for at in starts
+    ]
+    if up.HasField("heartbeat"):
+        found[-1].heartbeat.CopyFrom(up.heartbeat)
+    return found
 
 
 class HostConnection:

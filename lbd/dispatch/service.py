@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,7 +18,7 @@ from lbd.dispatch.core.ledger_rows import (
 from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE
 from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.dispatch.daemon import Dispatcher
-from lbd.dispatch.host_connection import OPENING_BYTES, HostConnection, Paces
+from lbd.dispatch.host_connection import OPENING_BYTES, HostConnection, Paces, in_portions
 from lbd.dispatch.job_finder import REQUEUES, TOO_LONG, JobFinder
 from lbd.dispatch.job_view import JobViews, add_attempts, in_pieces
 from lbd.dispatch.orders import Orders
@@ -117,13 +116,18 @@ class QueueService:
     async def _hear(self, name: HostId, line: HostConnection, message: bytes) -> None:
         """Raises DecodeError, ValueError, KeyError."""
         up = parsed(pb.WorkUp, message)
-        spending = self._paces.seconds.spending(name) if up.HasField("heartbeat") else nullcontext()
-        if await self._paces.reports_turn(name, len(up.reports), len(message), line):
-            with spending:
-                self._dispatcher.heard(name, line, up)
-            # Each that is not renewed is answered by an order, which takes as long as a report.
-            unknown = min(len(up.heartbeat.held) - line.renewed, KILLED_AT_ONCE)
-            await self._paces.reports_turn(name, max(0, unknown), 0, line)
+        portions = in_portions(up)
+        for some in portions:
+            size = len(message) // len(portions)
+            if not await self._paces.reports_turn(name, len(some.reports), size, line):
+                return
+            with self._paces.seconds.spending(name):
+                self._dispatcher.heard(name, line, some)
+            if some is not portions[-1]:
+                await asyncio.sleep(0)
+        # Each that is not renewed is answered by an order, which takes as long as a report.
+        unknown = min(len(up.heartbeat.held) - line.renewed, KILLED_AT_ONCE)
+        await self._paces.reports_turn(name, max(0, unknown), 0, line)
 
     async def _submit(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.SubmitRequest, data, context)

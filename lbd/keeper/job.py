@@ -26,6 +26,9 @@ from lbd.load.procfs import read_small
 FIRST_PAUSE_S = 0.01  # and twice as long each time
 LAST_PAUSE_S = 5.0  # then it waits for something else, and stops when it has that
 THREADS_MAX = 512  # that are looked at
+# What was killed may have begun others; and what hangs in the kernel is not to be looked at all the
+# time, for there may be many.
+AGAIN_S, AGAIN_S_MAX = 0.1, 2.0
 CHILDREN_BYTES, LAST_CHILDREN = 1 << 18, 16  # adopted ones, too, are at the end of the list
 
 
@@ -79,6 +82,7 @@ class Running:
     begun: bool = False
     ended: tuple[int, resource.struct_rusage] | None = None
     kill_at_s: float | None = None
+    again_s: float = AGAIN_S  # from one kill to the next
     treated: Treated = field(default_factory=Treated)
     stopping: Stopping = field(default_factory=Stopping)
     heard_signals: int = 0  # bit N for signal N
@@ -88,6 +92,11 @@ class Running:
         if 0 < number < signal.NSIG and not self.ended and not has_ended(self.pid):
             self.heard_signals |= 1 << number
             self.stopping.sent(deliver(self.pid, number))
+
+    def killed(self, now_s: float) -> None:
+        """Its leader has been, and may not be gone yet."""
+        self.kill_at_s = now_s + self.again_s
+        self.again_s = min(2 * self.again_s, AGAIN_S_MAX)
 
     def due_s(self) -> list[float]:
         """When it is to be looked at again, on the monotonic clock."""

@@ -82,7 +82,6 @@ if TYPE_CHECKING:
     from lbd.keeper.job import Running
 
 POLL_ENDING_MS, ALONE_MS, FOR_EVER_MS = int(PAUSE_S * 1e3), 500, (1 << 31) - 1
-AGAIN_S = 0.1  # what was killed may have begun others
 REAPED_AT_ONCE = 128  # a job can leave us more orphans than we can ever bury
 LAST_FRAMES = 1024
 LAST_S, LAST_LOOK_S = 2.0, 0.005  # for the children we have killed to be gone, at our own end
@@ -324,7 +323,7 @@ class Keeper:
                         job.kill_at_s = now_s + PAUSE_S
                     else:
                         signal_group(job.pid, signal.SIGKILL)
-                        job.kill_at_s = now_s + AGAIN_S
+                        job.killed(now_s)
                 continue
             if not self._containment.end_tree(name, job.pid, job.group, job.uid):
                 continue

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import socket
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,7 @@ READ_S = 2.0
 FRAME_LIMIT_BYTES = 1 << 20
 START = "`lbd keeper` must be started first, by root (`lbd up` does that)"
 LEAVE_TIMEOUT_S = 5.0
+ASKED_AT_ONCE = 8  # of each user, until they are gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +86,17 @@ class Spawned:
     exited: asyncio.Future[ProcessExit] = field(default_factory=asyncio.Future)
     answered: asyncio.Future[str] = field(default_factory=asyncio.Future)  # of one that only asks
     read: asyncio.Future[bool] | None = None
+    gone: Callable[[], None] = lambda: None  # what is to be done once the keeper has it no more
 
     def fail(self, problem: LbdError) -> None:
         for future in (self.begun, self.exited, self.answered):
             if not future.done():
                 future.set_exception(problem)
                 future.exception()  # seen: nobody need be waiting for it
+
+    def lose(self, problem: LbdError) -> None:
+        self.fail(problem)
+        self.gone()
 
 
 UNWANTED: set[asyncio.Task[None]] = set()  # the loop itself keeps only weak references
@@ -111,6 +118,7 @@ class KeeperLink:
     def __init__(self, on_lost: Callable[[], None]) -> None:
         self._on_lost = on_lost
         self._jobs: dict[JobId, Spawned] = {}
+        self._asking = weakref.WeakValueDictionary[tuple[int, ...], asyncio.Semaphore]()
         self._split = frames.Splitter(FRAME_LIMIT_BYTES)
         self._sending = asyncio.Lock()
         self._socket: socket.socket | None = None
@@ -205,10 +213,13 @@ class KeeperLink:
             self._hello.set_exception(Unavailable("the keeper has disconnected"))
             return
         self.lost_pid, self.pid = self.pid, 0
-        jobs, self._jobs = self._jobs, {}
-        for spawned in jobs.values():
-            spawned.fail(Unavailable("the keeper has disconnected"))
+        while self._jobs:
+            self._jobs.popitem()[1].lose(Unavailable("the keeper has disconnected"))
         self._on_lost()
+
+    def _forget(self, job: JobId) -> None:
+        if (spawned := self._jobs.pop(job, None)) is not None:
+            spawned.gone()
 
     def _heard(self, tag: bytes, given: dict[bytes, bytes]) -> None:
         if tag == keeper.HELLO:
@@ -238,15 +249,15 @@ class KeeperLink:
         elif tag == keeper.STOPPED:
             spawned.stopped(given[keeper.NUMBER] == b"1")
         elif tag == keeper.FAILED:
-            del self._jobs[job]
+            self._forget(job)
             # Who waited for its beginning may have gone; its end frees the slot in any case.
             phase, *paths = given[keeper.PHASE].decode().split("\0")
             spawned.fail(SpawnFailed(phase, int(given[keeper.NUMBER]), paths))
         elif tag == keeper.ANSWERED:
-            del self._jobs[job]
+            self._forget(job)
             _settle(spawned.answered, given[keeper.ANSWER].decode())
         elif tag == keeper.EXITED:
-            del self._jobs[job]
+            self._forget(job)
             _settle(spawned.exited, read_exit(given))
 
     async def spawn(
@@ -273,7 +284,7 @@ class KeeperLink:
             raise Unavailable(f"the keeper has disconnected ({problem.strerror})") from None
         finally:
             if sent == 0:
-                self._jobs.pop(job, None)
+                self._forget(job)
             if sent in (0, len(data)):
                 self._sending.release()
         if sent < len(data):
@@ -281,15 +292,11 @@ class KeeperLink:
         return spawned
 
     async def ask(self, order: Order, patience_s: float) -> str:
-        """What a child answers that runs nothing. If its waiter goes before that, it is ended.
-        Raises TimeoutError, NotStarted, Unavailable."""
-        spawned = await self.spawn(order, [], lambda _: None)
-        try:
-            async with asyncio.timeout(patience_s):
-                return await spawned.answered
-        finally:
-            if spawned.answered.cancelled():
-                end_soon(self, JobId(order.job))
+        """What a child answers that runs nothing. Raises TimeoutError, NotStarted, Unavailable."""
+        turn = self._asking.setdefault(order.user[:1], asyncio.Semaphore(ASKED_AT_ONCE))
+        async with asyncio.timeout(patience_s):
+            await turn.acquire()
+            return await _answer(self, order, turn)
 
     async def _send_rest(
         self, sock: socket.socket, rest: memoryview, job: JobId, spawned: Spawned
@@ -419,6 +426,20 @@ async def _send_descriptors(sock: socket.socket, data: memoryview, descriptors: 
 def _settle(future: "asyncio.Future[Value]", value: Value) -> None:
     if not future.done():
         future.set_result(value)
+
+
+async def _answer(link: KeeperLink, order: Order, turn: asyncio.Semaphore) -> str:
+    """If its waiter goes before that, the child is ended. One that looks into a directory that
+    hangs may not end for all that (FUSE), so each user has a few until they are gone."""
+    try:
+        spawned = await link.spawn(order, [], lambda _: None)
+        return await spawned.answered
+    finally:
+        if (left := link._jobs.get(JobId(order.job))) is None:
+            turn.release()
+        else:
+            left.gone = turn.release
+            end_soon(link, JobId(order.job))
 
 
 def end_soon(link: KeeperLink, job: JobId) -> None:

@@ -11,8 +11,11 @@ What stays whatever it costs is in `STAYS`, and what a person wants of it can be
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 KEY_CHARACTERS = 80
+# Of a user's words there may be hundreds of thousands; what they are about is among the first.
+LOOKED_AT = 1000
 
 # Never by themselves, whatever was learnt: why, and who.
 STAYS = {
@@ -79,7 +82,7 @@ def interpreting(inline: bytes, valued: bytes) -> Callable[[Sequence[bytes]], st
     of options that take the next word."""
 
     def kind(words: Sequence[bytes]) -> str:
-        rest = iter(words)  # of a user's words there may be hundreds of thousands
+        rest = islice(words, LOOKED_AT)
         for word in rest:
             if word == b"-":
                 break
@@ -105,6 +108,7 @@ def archiving(words: Sequence[bytes]) -> str:
     """Returns the mode of a tar command and its compression."""
     long = {b"--create": "c", b"--extract": "x", b"--get": "x", b"--list": "t"}
     packers = {b"--gzip": "z", b"--bzip2": "j", b"--xz": "J", b"--zstd": "zstd"}
+    words = words[:LOOKED_AT]
     options = [word[1:] for word in words if word[:1] == b"-" and word[:2] != b"--"]
     letters = text_of(b"".join(options or list(words[:1])))
     mode = next((m for m in "cxtruA" if m in letters), "")
@@ -121,7 +125,8 @@ def packing(words: Sequence[bytes]) -> str:
 
 def commanding(words: Sequence[bytes]) -> str:
     """Returns the first word that is not an option: the command to run."""
-    return next((text_of(word) for word in words if not word.startswith(b"-")), "")
+    seen = islice(words, LOOKED_AT)
+    return next((text_of(word) for word in seen if not word.startswith(b"-")), "")
 
 
 COMPILERS = "cc gcc g++ c++ clang clang++ c89 c99 gfortran gdc icx icpx nvcc tcc"

@@ -10,8 +10,8 @@ import threading
 
 IN_HEADER = struct.Struct("=IIQQIII4x")
 OUT_HEADER = struct.Struct("=IiQ")
-LOOKUP, FORGET, GETATTR, OPEN, READ, WRITE, RELEASE, FLUSH, INIT, OPENDIR, INTERRUPT = (
-    1, 2, 3, 14, 15, 16, 18, 25, 26, 27, 36
+LOOKUP, FORGET, GETATTR, OPEN, READ, WRITE, RELEASE, FLUSH, INIT, OPENDIR, ACCESS, INTERRUPT = (
+    1, 2, 3, 14, 15, 16, 18, 25, 26, 27, 34, 36
 )  # fmt: skip
 ROOT, FILE = 1, 2
 ENOSYS = 38
@@ -31,8 +31,10 @@ class HungFiles:
     """`where`/file can be opened, and `uid` may look at it; reads and writes never end, and of
     others nothing does."""
 
-    def __init__(self, where, uid, *, killable=False):
-        """`killable`: who waits for it may be killed meanwhile."""
+    def __init__(self, where, uid, *, killable=False, admits=True):
+        """`killable`: who waits for it may be killed meanwhile. `admits`: else nobody ever gets to
+        have `where` as working directory."""
+        self._silent = (FORGET, INTERRUPT, READ, WRITE, *(() if admits else (ACCESS,)))
         self.where, self.uid = os.fspath(where), uid
         self._ahead = (READ_AHEAD_BYTES, ASYNC_READ) if killable else (0, 0)
         self.asked = []  # of what was never answered: (operation, uid)
@@ -81,7 +83,7 @@ class HungFiles:
 
     def _answer(self, operation, node, uid):
         """Bytes, an errno, or None for ever."""
-        if operation in (FORGET, INTERRUPT, READ, WRITE):
+        if operation in self._silent:
             return None
         if operation == INIT:
             return struct.pack("=4I2H2I2H8I", 7, 31, *self._ahead, 8, 6, 4096, 1, 1, 0, *[0] * 8)

@@ -325,7 +325,7 @@ class Lifecycle:
         """The attempts of `holds` that are renewed, and orders to end those that are not ours."""
         renewed, actions = [], list[Action]()
         for job, attempt in holds:
-            live = self._holder(name, job, attempt)
+            live = self.holder(name, job, attempt)
             if live is not None and live.lease is not None:
                 live.lease.until_s = now_s + self.terms.waited_s
                 renewed.append((job, attempt))
@@ -340,7 +340,7 @@ class Lifecycle:
         meanwhile, or just before, has got lost and is told again."""
         actions = list[Action]()
         for job, attempt, stop_reason in stop_reasons:
-            live = self._holder(name, job, attempt)
+            live = self.holder(name, job, attempt)
             if live is not None and live.stop_reason not in ("", stop_reason):
                 actions.append(Signal(job, attempt, name, live.signal, live.stop_reason))
         return actions
@@ -362,7 +362,7 @@ class Lifecycle:
         return live.job.may_restart and live.job.only is None
 
     def begun(self, name: HostId, job: JobId, attempt: int, ago_s: float = 0.0) -> list[Action]:
-        live = self._holder(name, job, attempt)
+        live = self.holder(name, job, attempt)
         if live is None or live.lease is None or live.lease.begun:
             return []
         live.lease.begun, live.reason = True, ""
@@ -371,7 +371,7 @@ class Lifecycle:
 
     def ready(self, name: HostId, job: JobId, attempt: int) -> list[Action]:
         """One of a gang's has its slots and files there."""
-        live = self._holder(name, job, attempt)
+        live = self.holder(name, job, attempt)
         return self.gangs.ready(live) if live is not None else []
 
     def stopped(
@@ -382,7 +382,7 @@ class Lifecycle:
 
         `wanted`: of one of a gang, what its host asks for (`GANG_MOVES`) or lets nobody ask for.
         """
-        live = self._holder(name, job, attempt)
+        live = self.holder(name, job, attempt)
         if live is None:
             return []
         self.queues.is_suspended(job, stopped, now_s)
@@ -395,7 +395,7 @@ class Lifecycle:
         self, name: HostId, job: JobId, attempt: int, ending: Ending, now_s: float, rng: Random
     ) -> list[Action]:
         """The host says how it ended; of an attempt that is over for us, nothing follows."""
-        live = self._holder(name, job, attempt)
+        live = self.holder(name, job, attempt)
         actions = self._over(live, ending, now_s, rng) if live is not None else []
         return [*actions, Settle(job, attempt, name)]
 
@@ -404,7 +404,7 @@ class Lifecycle:
         rng: Random,
     ) -> list[Action]:  # fmt: skip
         """Nothing ran. `ending` has the reason, and as exit status the errno behind it."""
-        live = self._holder(name, job, attempt)
+        live = self.holder(name, job, attempt)
         if live is None:
             return [Settle(job, attempt, name)]
         self._let_go(live)
@@ -482,7 +482,7 @@ class Lifecycle:
             raise Inapplicable(f"job {job} has ended")
         return live
 
-    def _holder(self, name: HostId, job: JobId, attempt: int) -> Live | None:
+    def holder(self, name: HostId, job: JobId, attempt: int) -> Live | None:
         """Returns the job if this is the attempt that may be alive."""
         live = self.leased.get(job)
         if live is None or live.lease is None:

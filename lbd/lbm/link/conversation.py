@@ -8,13 +8,16 @@ from lbd.errors import LbdError, LostContact
 from lbd.lbm.handover.records import StreamState
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.outbox import Outbox
-from lbd.lbm.link.wire import PIECE_MAX_BYTES, WINDOW_BYTES, pack, unpack
+from lbd.lbm.link.wire import BATCH_MAX, PIECE_MAX_BYTES, WINDOW_BYTES, pack, unpack
 
 Message = tuple[bytes, memoryview]  # tag, body
 # Come and not yet read, of one job: two outputs, as far as their windows allow, and some control
 # messages. Who sends more does not keep to the windows.
 INBOX_BYTES = 2 * (WINDOW_BYTES + PIECE_MAX_BYTES) + (1 << 20)
 MESSAGE_BYTES = 512  # what even an empty one takes
+# At least what comes at once of a host that gathers small messages (lbm/link/outbox.py), else more
+# and more would wait to be read.
+READ_AT_ONCE, READ_BYTES = BATCH_MAX, 1 << 20
 TOO_MUCH_AHEAD = "more was sent ahead than allowed"
 
 
@@ -26,6 +29,7 @@ class Conversation:
         self.number = number
         self._inbox: deque[Message] = deque()
         self._inbox_bytes = 0
+        self._has_more = False  # than was read at once
         self.ahead_bytes = INBOX_BYTES  # so much may come before it is read
         self._waiting: asyncio.Future[None] | None = None
         self._broken: LbdError | None = None
@@ -89,15 +93,22 @@ class Conversation:
             self._waiting.set_result(None)
 
     async def read(self) -> list[Message]:
-        """What has come, at least one message. Raises what broke the stream, if it is broken."""
+        """What has come, at least one message, and not very many: others have their turn before the
+        next. Raises what broke the stream, if it is broken."""
+        if self._has_more:
+            await asyncio.sleep(0)
         while not self._inbox:
             if self._broken is not None:
                 raise self._broken
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
-        found = list(self._inbox)
-        self._inbox.clear()
-        self._inbox_bytes = 0
+        found: list[Message] = []
+        size = 0
+        while self._inbox and len(found) < READ_AT_ONCE and size < READ_BYTES:
+            found.append(self._inbox.popleft())
+            size += len(found[-1][1])
+        self._inbox_bytes -= size + MESSAGE_BYTES * len(found)
+        self._has_more = bool(self._inbox)
         return found
 
     @property
@@ -108,6 +119,7 @@ class Conversation:
     def give_back(self, messages: list[Message]) -> None:
         """Read, but not dealt with."""
         self._inbox.extendleft(reversed(messages))
+        self._inbox_bytes += sum(MESSAGE_BYTES + len(body) for _, body in messages)
 
     def unread(self) -> list[bytes]:
         """What has come and was not read, as it came."""

@@ -265,6 +265,11 @@ class PeerLinks:
                 return stream.converse()
             await asyncio.sleep(AGAIN_S)
 
+    @property
+    def shares(self) -> TimeShares:
+        """What a host's messages cost once they are read counts like their reading."""
+        return self._resumes.shares
+
     async def _open(self, place: tuple[str, str]) -> PeerLink:
         """Raises Unavailable."""
         channel = self._peers.channel(*place)

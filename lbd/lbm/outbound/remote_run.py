@@ -34,6 +34,7 @@ log = logging.getLogger("lbd.lbm")
 
 PUT_BACK_S = 2.0  # by a file server that may not answer
 DRAIN_S = 1.0  # for output that nobody reads, of a command that its caller has ended
+SHOWN_BYTES = 1 << 14
 SHOWN_WITHIN_S = 1.0  # what was printed before a stop, unless its reader does not read
 NO_NEWS = (tags.QUEUED, tags.STDIN_GONE, tags.EXITED, tags.STILL)
 Reply = TypeVar("Reply", lbm_pb2.Started, lbm_pb2.Refused, lbm_pb2.Ended)
@@ -47,6 +48,11 @@ def wanted_of(request: lbm_pb2.RunRequest | lbm_pb2.WorkdirRequest) -> set[str]:
     if request.needs:
         wanted.add(wire.NEEDS)
     return wanted | {wire.TERMINAL} if request.HasField("terminal") else wanted
+
+
+def shown(text: memoryview) -> str:
+    """Of however much of it: a line."""
+    return one_line(bytes(text[:SHOWN_BYTES]).decode(errors="replace"))
 
 
 class RemoteRun:
@@ -134,9 +140,7 @@ class RemoteRun:
 
     def _lost(self, body: memoryview) -> LostContact:
         self._ended = True
-        return LostContact(
-            f"lost contact with {self._host}: {one_line(bytes(body).decode(errors='replace'))}"
-        )
+        return LostContact(f"lost contact with {self._host}: {shown(body)}")
 
     def _decoded(self, kind: type[Reply], body: memoryview) -> Reply:
         """Raises LostContact if it is none."""
@@ -256,17 +260,18 @@ class RemoteRun:
     async def _hear_out(self, talk: Conversation) -> lbm_pb2.Ended:
         received, self._early = self._early, []
         while True:
-            for tag, body in received:
-                if tag == tags.ENDED:
-                    for sink in self._sinks.values():
-                        sink.put(b"")
-                    return self._end(body)
-                if tag == tags.FAILED:
-                    raise self._lost(body)
-                try:
-                    self._hear(talk, tag, body)
-                except ValueError as fault:
-                    raise LostContact(f"protocol error from {self._host}: {fault}") from None
+            with self._streams.shares.spending(self._host):  # else it would be read on at once
+                for tag, body in received:
+                    if tag == tags.ENDED:
+                        for sink in self._sinks.values():
+                            sink.put(b"")
+                        return self._end(body)
+                    if tag == tags.FAILED:
+                        raise self._lost(body)
+                    try:
+                        self._hear(talk, tag, body)
+                    except ValueError as fault:
+                        raise LostContact(f"protocol error from {self._host}: {fault}") from None
             received = await talk.read()
 
     def _hear(self, talk: Conversation, tag: bytes, body: memoryview) -> None:
@@ -291,7 +296,7 @@ class RemoteRun:
         elif tag in (tags.STOPPED, tags.WANTED, tags.SCREEN):
             self._notify(tag)
         elif tag == tags.STILL and self._listener is not None:
-            self._listener.stands_still(one_line(bytes(body).decode(errors="replace")))
+            self._listener.stands_still(shown(body))
         elif tag == tags.UNKNOWN:
             if talk.is_news(tag + bytes(body[:1])):
                 log.warning("%s sent unknown message %r (newer?)", self._host, bytes(body[:1]))

@@ -10,6 +10,7 @@ from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.field_reader import Reader
 from lbd.local.field_table import Field
+from lbd.local.rate_limit import turns_of
 from lbd.model import NO_NEEDS, HostId, Needs
 from lbd.policy.invocation import name_of
 from lbd.text.needs_words import is_count, read_needs_text
@@ -17,6 +18,7 @@ from lbd.text.one_line import one_line
 
 ALL_SIGNALS = (1 << 64) - 1
 NAME_CHARS_MAX = 255
+LENGTH, WORDS_USUAL, TURN_WORDS = b"\0\0\0", 1000, 32
 EXCLUDED_MAX = 1024
 FLAGS_MAX = 256
 WORDS_MAX = 1 << 18  # arguments and variables: as many as there can be with a stack of 8 MiB
@@ -113,6 +115,12 @@ def read_request(body: bytes) -> ClientRequest:
     if request.mode not in ("auto", "remote", "host", "local"):
         raise ValueError(f"mode {request.mode!r}")
     return request
+
+
+def turns_of_request(body: bytes) -> float:
+    """How often it counts: to read many words, and to send them on, takes longer than as many bytes
+    of a few. No word contains zeros, but the length of each does, unless it is long."""
+    return turns_of(len(body)) + max(0, body.count(LENGTH) - WORDS_USUAL) / TURN_WORDS
 
 
 def are_paths(send: Collection[bytes], fetch: Collection[bytes]) -> bool:

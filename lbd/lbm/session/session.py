@@ -28,14 +28,18 @@ from lbd.lbm.session.caller_stdio import CallerStdio
 from lbd.lbm.session.local_cpu import LocalCpu
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.session.replies import Pipes, StdFds, pack_end, pack_place
-from lbd.lbm.session.request import ClientRequest, read_request, read_used
+from lbd.lbm.session.request import (
+    ClientRequest,
+    read_request,
+    read_used,
+    turns_of_request,
+)
 from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.caller import Caller, caller_of
 from lbd.local.client_frames import ClientFrames, Share, latest
 from lbd.local.json_socket import Json, decode, reply_to
 from lbd.local.long_answers import encode
-from lbd.local.rate_limit import turns_of
 from lbd.model import JobId
 from lbd.text.one_line import one_line
 
@@ -43,7 +47,7 @@ FIRST_FRAME_S, FOR_EVER_S = 10.0, float("inf")
 IDLE_QUESTIONER_S = 60.0
 RESTORED_WITHIN_S = 1.0  # after its end, by a client that is not stopped
 LONG = tags.RUN + tags.QUEUE + tags.LOCAL  # what holds a command, and that only once
-MANY_BYTES = 1 << 16  # to be read beside the event loop
+MANY_BYTES = 1 << 14  # to be read beside the event loop
 # What goes to the other host as it is, and by what name.
 PASSED_ON = {
     tags.FORCE: stream.FORCE, tags.RESIZE: stream.RESIZE, tags.SET_MODES: stream.MODES,
@@ -151,7 +155,7 @@ class Connection:
 
     async def _turn(self, body: bytes) -> None:
         """Before it is looked into. Who asks faster than a user may is answered later."""
-        turns = turns_of(len(body))
+        turns = turns_of_request(body)
         wait_s = self._home.rates.turn_s(self.caller.person, time.monotonic(), FOR_EVER_S, turns)
         if wait_s:
             self._send(tags.TAKEN)

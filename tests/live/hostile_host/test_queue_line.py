@@ -14,6 +14,7 @@ QUEUE_PORT = 7903
 WORK = "/lbd.v1.Dispatch/Work"
 HELD = 1_000_000  # attempts in a heartbeat, each of them to be answered
 MEMORY_KIB = 1 << 20
+LIES = 10_000  # in a message
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +64,28 @@ def test_endless_heartbeats_hold_up_nobody(lab):
         thread.join()
     assert codes[0] is grpc.StatusCode.INVALID_ARGUMENT
     assert memory_kib(lab) < MEMORY_KIB
+
+
+def test_very_many_reports_at_once_hold_up_nobody_and_say_nothing_of_others_jobs(lab):
+    """One message of 300 KB took the dispatcher a second and a half: each of them was logged,
+    whichever host's attempt it was about."""
+    job = lab.run("h1", "lbrun", "-d", "-H", "h1", "sleep", "300", check=True).stdout.strip()
+    lab.wait_until(lambda: lab.lbctl_json("h1", "job", job)["state"] == "running", "it runs")
+    lab.kill("h2", "lbm")
+    h2 = Stranger(authority_on(lab).certificate, files_of(lab, "h2").read_credentials())
+    refused = pb.AttemptReport(job=job, attempt=1, event="refused", reason="a lie of h2's")
+    ended = pb.AttemptReport(job=job, attempt=1, event="ended", cause="exited", exit_status=0)
+    heartbeat = pb.WorkUp(heartbeat=pb.Heartbeat(number=1, slots=1))
+    messages = heartbeat, pb.WorkUp(reports=[refused] * LIES), pb.WorkUp(reports=[ended] * LIES)
+    with h2.channel(lab, "h1", QUEUE_PORT) as channel:
+        call = channel.stream_stream(WORK)(
+            (message.SerializeToString() for message in (*messages, heartbeat)),
+            timeout=90, metadata=(("lbd-host", "h2"),),
+        )  # fmt: skip
+        settled = sum(len(pb.WorkDown.FromString(data).settled) for data in call)
+    assert settled > 0
+    assert "a lie" not in lab.logs(1000)
+    assert lab.lbctl_json("h1", "job", job)["state"] == "running"
+    served = lab.run("h1", "lbrun", "-q", "-H", "h1", "echo", "served")
+    assert served.stdout == "served\n", served
+    lab.run("h1", "lbctl", "kill", job, check=True)

@@ -122,3 +122,39 @@ def test_very_many_questions_at_once(two, daemon, size):
         result = two.run(ANN, "cd / && lbrun -H h2 echo mine")
     assert grown < 160 * MIB, f"{grown >> 20} MiB"
     assert (result.returncode, result.stdout) == (0, "mine\n")
+
+
+# Requests of 150,000 words each, one after the other on each of a few connections.
+WORDS = """
+import socket, sys, threading, time
+def field(key, value):
+    return key + len(value).to_bytes(4, "little") + value
+body = field(b"m", b"auto") + field(b"f", b"s") + field(b"d", b"/") + field(b"c", b"7")
+body += field(b"a", b"python3") + field(b"a", b"-x") * 150_000
+until = time.monotonic() + 40
+def ask():
+    while time.monotonic() < until:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(20)
+            try:
+                sock.connect(sys.argv[1])
+                sock.sendall(len(body).to_bytes(4, "little") + b"R" + body)
+                sock.recv(4096)
+                print("answered", flush=True)
+                sock.recv(4096)
+            except OSError:
+                pass
+for _ in range(int(sys.argv[2])):
+    threading.Thread(target=ask, daemon=True).start()
+time.sleep(60)
+"""
+
+
+def test_very_many_words_again_and_again(two):
+    """Each took the event loop half a second; other users were told that their LBM did not answer.
+    What they take now counts."""
+    with under_way(two, MALLORY, f"{program(two, 'words.py', WORDS)} 16") as process:
+        assert process.stdout.readline() == "answered\n"
+        for _ in range(5):
+            result = two.run(ANN, "cd / && lbrun -H h2 echo mine")
+            assert (result.returncode, result.stdout) == (0, "mine\n"), result

@@ -268,3 +268,36 @@ async def test_a_host_whose_heartbeats_take_long_has_half_of_the_time(tmp_path, 
         assert heard == ["h2", "h3"]
         for task in tasks:
             task.cancel()
+
+
+async def test_a_host_that_reports_very_much_at_once_is_heard_in_portions(
+    tmp_path, monkeypatch, caplog
+):
+    """A message of 60,000 short reports, each of a refusal that was logged, took seconds in which
+    no other host was heard: their leases would have run out. Nor is it for a host to say anything
+    of attempts that are not its own."""
+    caplog.set_level("INFO")
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        line = HostConnection(None, 1)
+        report = pb.AttemptReport(job="1", attempt=1, event="refused", reason="a lie")
+        many = pb.WorkUp(reports=[report] * 3 * host_connection.REPORTS_AT_ONCE)
+        many.heartbeat.MergeFrom(pb.Heartbeat(number=7, slots=1, open_slots=1))
+        heard, others = [], []
+
+        def hear(_name, _line, up):
+            heard.append((len(up.reports), up.heartbeat.number, len(others)))
+
+        async def other():
+            while True:
+                others.append(1)
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(Dispatcher, "heard", lambda _, *said: hear(*said))
+        beside = asyncio.create_task(other())
+        await world.desk._hear("h2", line, many.SerializeToString())
+        beside.cancel()
+        monkeypatch.undo()
+        world.dispatcher.heard("h2", line, pb.WorkUp(reports=[report]))
+    assert [(count, number) for count, number, _ in heard] == [(256, 0), (256, 0), (256, 7)]
+    assert len({turns for _, _, turns in heard}) == 3, "others had their turns in between"
+    assert "a lie" not in caplog.text

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import socket
 from types import SimpleNamespace
 
@@ -10,10 +11,11 @@ import pytest
 from lbd.config.schema import Config
 from lbd.keeper import protocol as keeper
 from lbd.keeper.fd_store import frame_of
+from lbd.keeper.limits import time_limits
 from lbd.keeper.pending_orders import Beginnings
 from lbd.keeper.spawn_order import JOB, Order
 from lbd.keeper.user_lookups import Waiting
-from lbd.lbm.keeper_link import KeeperLink, SpawnFailed
+from lbd.lbm.keeper_link import ASKED_AT_ONCE, KeeperLink, SpawnFailed
 from lbd.local import frames
 
 
@@ -121,3 +123,46 @@ async def test_who_asks_and_goes_leaves_no_child_behind(tmp_path, late):
                 heard += split.feed(data)
     assert [tag for tag, _ in heard] == [keeper.SPAWN, keeper.END_TREE]
     assert dict(frames.fields(heard[1][1]))[JOB] == b"as-user.1"
+
+
+async def test_whose_children_do_not_end_has_a_few_of_them(tmp_path):
+    """The kernel ends none whose request a FUSE has read and not answered. Each look into such a
+    directory left one with the keeper, which had ever more of them to kill again and again."""
+    path, link = tmp_path / "keeper.sock", KeeperLink(lambda: None)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.setblocking(False)
+        loop = asyncio.get_running_loop()
+        connecting = asyncio.create_task(link.connect(path, Config()))
+        connection, _ = await loop.sock_accept(listener)
+        connection.send(hello(7))
+        with connection, contextlib.closing(link):
+            await asyncio.wait_for(connecting, 5)
+            link.adopted()
+            connection.setblocking(False)
+            numbers, split, names = itertools.count(1), frames.Splitter(1 << 20), []
+
+            async def look(uid):
+                order = Order(job=f"{uid}.{next(numbers)}", user=(uid, uid), look=True)
+                with pytest.raises(TimeoutError):
+                    await link.ask(order, 0.01)
+
+            def begun():
+                with contextlib.suppress(BlockingIOError):
+                    for tag, body in split.feed(connection.recv(1 << 16)):
+                        if tag == keeper.SPAWN:
+                            names.append(dict(frames.fields(body))[JOB].decode())
+                return names
+
+            for _ in range(2 * ASKED_AT_ONCE):
+                await look(7)
+            assert len(begun()) == ASKED_AT_ONCE
+            await look(8)
+            assert begun()[-1].startswith("8.")
+            usage = (keeper.USER_US, 0), (keeper.SYSTEM_US, 0), (keeper.RSS_KIB, 0)
+            how = (keeper.NUMBER, 9), (keeper.OUT_OF_MEMORY, 0), (time_limits.OVER, "")
+            connection.send(frame_of(keeper.EXITED, (JOB, names[0]), *usage, *how))
+            for _ in range(3):
+                await look(7)
+            assert len(begun()) == ASKED_AT_ONCE + 2

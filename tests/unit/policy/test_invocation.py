@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.policy.invocation import KEY_CHARACTERS, STAYS, WHY_STAYS, key_of, text_of, why_stays
+from lbd.policy.invocation import (
+    KEY_CHARACTERS,
+    LOOKED_AT,
+    STAYS,
+    WHY_STAYS,
+    key_of,
+    text_of,
+    why_stays,
+)
 
 KEYS = {
     "ls -l": "ls",
@@ -144,3 +152,22 @@ def test_an_interpreters_options_take_a_time_that_grows_with_their_number(option
 
     few_s = min(cpu_s(20_000) for _ in range(3))
     assert min(cpu_s(160_000) for _ in range(3)) < 25 * few_s  # not 64 times or more
+
+
+@pytest.mark.parametrize("program", [b"python", b"openssl", b"tar"])
+def test_what_a_command_is_about_is_among_its_first_words(program):
+    """With 150,000 options a look at all of them took an LBM an eighth of a second each time."""
+
+    class Word(bytes):
+        looks = 0
+
+        def startswith(self, *prefix):
+            Word.looks += 1
+            return super().startswith(*prefix)
+
+        def __getitem__(self, index):
+            Word.looks += 1
+            return super().__getitem__(index)
+
+    key_of([program, *[Word(b"-x")] * 100_000])
+    assert Word.looks < 5 * LOOKED_AT

@@ -14,6 +14,7 @@ from lbd.lbm.link.user_threads import UserThreads
 from lbd.lbm.outbound.command import Command
 from lbd.lbm.session.replies import StdFds
 from lbd.lbm.session.request import ClientRequest
+from lbd.local.time_share import TimeShares
 from lbd.model import HostId, JobState, Verdict
 from lbd.net.gen import lbm_pb2
 from tests.unit.lbm.handover.passing import handed_over
@@ -29,7 +30,7 @@ def a_command(number=1, hold_limit_s=30.0):
     home = SimpleNamespace(
         config=config,
         is_leader=lambda _peer: False,
-        streams=object(),
+        streams=SimpleNamespace(shares=TimeShares()),
         new_id=lambda: f"h1-{number}",
         looker=None,
         own_needs=SimpleNamespace(hold=lambda _job, _grant: None),

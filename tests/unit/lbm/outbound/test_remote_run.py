@@ -7,10 +7,11 @@ import pytest
 
 from lbd.config.schema import LbmConfig
 from lbd.lbm.link import wire
-from lbd.lbm.link.conversation import Stream
+from lbd.lbm.link.conversation import READ_AT_ONCE, Stream
 from lbd.lbm.link.user_threads import UserThreads
-from lbd.lbm.outbound.remote_run import RemoteRun
+from lbd.lbm.outbound.remote_run import SHOWN_BYTES, RemoteRun
 from lbd.lbm.session.replies import StdFds
+from lbd.local.time_share import TimeShares
 from lbd.net.gen import lbm_pb2
 
 ENDED = lbm_pb2.Ended(exit_status=0, cause="evicted").SerializeToString()
@@ -21,6 +22,7 @@ class FarHost:
 
     def __init__(self):
         self.stream = Stream(self.take)
+        self.shares = TimeShares()
         self.typed = b""
         self.has_input = asyncio.Event()
 
@@ -72,3 +74,57 @@ async def ended(given=b"", printed=b""):
 )
 async def test_what_has_read_or_printed_is_not_untouched(given, printed, untouched):
     assert (await ended(given, printed)).is_untouched is untouched
+
+
+class Listener:
+    """Each thing that it hears takes a tenth of a second."""
+
+    def __init__(self):
+        self.now_s, self.heard = 0.0, []
+
+    def clock_s(self):
+        return self.now_s
+
+    def stands_still(self, why):
+        self.heard.append(why)
+        self.now_s += 0.1
+
+    def input_taken(self):
+        pass
+
+
+@pytest.mark.parametrize("before", [wire.STARTED, wire.QUEUED])
+async def test_what_a_host_says_counts_by_what_it_takes_and_others_have_their_turn(before):
+    """What had come of one, 49 MiB perhaps, was dealt with in one step, however long that took, and
+    the host was read on at once: it kept everybody's commands here waiting."""
+    far, listener, others = FarHost(), Listener(), []
+    far.shares = TimeShares(clock_s=listener.clock_s, cpu_s=listener.clock_s)
+
+    async def other():
+        while True:
+            others.append(len(listener.heard))
+            await asyncio.sleep(0)
+
+    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    await run.start(lbm_pb2.RunRequest(job_id="1"))
+    for _ in range(3 * READ_AT_ONCE):
+        far.says(before)
+    for _ in range(2 * READ_AT_ONCE):
+        far.says(wire.STILL, b"why")
+    far.says(wire.ENDED, ENDED)
+    beside = asyncio.create_task(other())
+    await asyncio.wait_for(run.follow(listener), 10)
+    beside.cancel()
+    assert len(listener.heard) == 2 * READ_AT_ONCE
+    assert any(0 < heard < 2 * READ_AT_ONCE for heard in others), "between two portions"
+    assert far.shares.turn_s("h2", listener.now_s, float("inf"), 0.0) > 0.0, "it has to wait"
+
+
+async def test_of_a_text_without_end_a_line_is_read():
+    far, listener = FarHost(), Listener()
+    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    await run.start(lbm_pb2.RunRequest(job_id="1"))
+    far.says(wire.STILL, b"\xff" * (SHOWN_BYTES << 4))
+    far.says(wire.ENDED, ENDED)
+    await run.follow(listener)
+    assert listener.heard == ["\ufffd" * 999 + "…"]

@@ -5,9 +5,19 @@ import pytest
 from lbd.lbm.core.journey_events import Used
 from lbd.lbm.inbound.checked_request import fault_of
 from lbd.lbm.queue.submit import read_queued
-from lbd.lbm.session.request import CPU_S_MAX, FLAGS_MAX, WORDS_MAX, read_request, read_used
+from lbd.lbm.session.request import (
+    CPU_S_MAX,
+    FLAGS_MAX,
+    TURN_WORDS,
+    WORDS_MAX,
+    WORDS_USUAL,
+    read_request,
+    read_used,
+    turns_of_request,
+)
 from lbd.local import client_tags as tags
 from lbd.local import frames
+from lbd.local.rate_limit import TURN_BYTES
 from lbd.net.gen import lbm_pb2
 
 
@@ -51,3 +61,17 @@ def test_what_no_run_can_have_used(cpu):
     """One infinite figure, or a sum of two that is, hid the accounting of the whole host."""
     with pytest.raises(ValueError, match="out of range"):
         read_used(frames.pack_fields([(tags.CPU, cpu), (tags.STATUS, b"0")]))
+
+
+@pytest.mark.parametrize("word", [b"", b"x", b"A=1", b"x" * 100])
+def test_very_many_words_count_by_their_number(word):
+    """A megabyte of short ones took half a second of the LBM's event loop, and counted like what
+    takes none: sixteen at once, and every command of other users waited for nine seconds."""
+    many = frames.pack_fields([(tags.ARGUMENT, word)] * (WORDS_USUAL + 3200))
+    assert turns_of_request(many) - len(many) / TURN_BYTES == pytest.approx(3200 / TURN_WORDS)
+
+
+def test_what_usual_commands_have_counts_once():
+    usual = [(tags.ENVIRONMENT, b"NAME=value")] * (WORDS_USUAL - 10)
+    assert turns_of_request(body(*usual)) == 1.0
+    assert turns_of_request(body((tags.ENVIRONMENT, b"A=" + b"x" * TURN_BYTES))) < 1.01
