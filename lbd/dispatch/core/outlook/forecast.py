@@ -34,10 +34,9 @@ from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.registry import Registered
 from lbd.model import JobId
 from lbd.theory.calibration import Correction
-from lbd.theory.queue_time import UniformLog, fit_in_two
+from lbd.theory.queue_time import UniformLog
 
 ARRIVALS_S = 0.5  # for which submissions are predicted by one look at the hosts
-CUTOFFS_KNOWN = 100
 ARRIVALS_MAX = 256  # kinds of jobs
 FREE = "slots are free"
 TOO_FEW_ENDED = f"no estimate until {FEWEST} jobs with the same needs have ended"
@@ -68,7 +67,6 @@ class Forecast:
     _needs: NeedsOutlooks = field(default_factory=NeedsOutlooks)
     _arrivals: dict[Hashable, Arrival | None] = field(default_factory=dict)
     _arrivals_s: float = float("-inf")
-    _sizes: dict[float | None, SlotTimes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.places, self.plays = Places(self.queues), Plays(self.queues)
@@ -297,16 +295,8 @@ class Forecast:
     def _slot_times(self, cutoff_s: float | None) -> SlotTimes | None:
         """How many have ended, their distribution and mean, none longer than its cutoff."""
         ended = self.queues.resource_times.slots
-        if len(ended.recent_s) < FEWEST:
-            return None
-        known = self._sizes.get(cutoff_s)
-        if known is None or known[0] != ended.count:
-            lives_s = [min(life_s, cutoff_s or life_s) for life_s in ended.recent_s]
-            known = ended.count, fit_in_two(lives_s), sum(lives_s) / len(lives_s)
-            if len(self._sizes) >= CUTOFFS_KNOWN:
-                self._sizes.clear()
-            self._sizes[cutoff_s] = known
-        return len(ended.recent_s), known[1], known[2]
+        known = ended.lifetimes(cutoff_s)
+        return (len(ended.recent_s), *known) if known is not None else None
 
 
 def spread_of(line: Line, beyond: float = 1.0) -> Spread:
