@@ -67,6 +67,7 @@ class Forecast:
     _needs: NeedsOutlooks = field(default_factory=NeedsOutlooks)
     _arrivals: dict[Hashable, Arrival | None] = field(default_factory=dict)
     _arrivals_s: float = float("-inf")
+    _rng: Random = field(default_factory=lambda: Random(0))  # for lines that are guessed
 
     def __post_init__(self) -> None:
         self.places, self.plays = Places(self.queues), Plays(self.queues)
@@ -119,6 +120,9 @@ class Forecast:
         line = self._line_for(job, now_s)
         if line is None:
             return Prediction(None, nobody_has(job))
+        return self._of_new(line, job, now_s)
+
+    def _of_new(self, line: HostConnection, job: QueuedJob, now_s: float) -> Prediction:
         place = self.places.of_new(line, job)
         taken = self.places.taken_in(line, now_s) if job.needs and place.jobs else {}
         return self._predict(line, place, job, taken, now_s)
@@ -127,7 +131,7 @@ class Forecast:
         """That it would join; None if no host there may have it."""
         queues = self.queues
         guess = copy.copy(queues.discipline)  # that of ours does not count it
-        line = guess.join(job, queues.hosts, now_s, Random(0))
+        line = guess.join(job, queues.hosts, now_s, self._rng)
         if line is None or not any(one.suits(job) for one in queues.servers.get(line, ())):
             return None
         return line
@@ -145,7 +149,7 @@ class Forecast:
         elif (line := self._line_for(job, now_s)) is None:
             return None
         else:
-            wait_s = self.of_new(job, now_s).wait_s
+            wait_s = self._of_new(line, job, now_s).wait_s
             slots = self.places.end_of(line).slots
             found = Arrival(line, wait_s, slots) if wait_s is not None else None
             if wait_s != 0.0 and len(self._arrivals) < ARRIVALS_MAX:  # the next may have to wait
