@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc
@@ -144,21 +144,26 @@ class Calls:
     ) -> AsyncIterator[None]:
         """Around a submission, which may go on when its call has ended: so many bytes of each user
         of a host, of each host and of all. `as_order`: it takes as long as one. Raises LbdError."""
-        held = (
-            (self._submitted_of_user, (host, user), f"{user} on {host} has", SUBMITTED_OF_USER),
-            (self._submitted, host, f"all users of {host} have", SUBMITTED_OF_HOST),
-        )
-        with contextlib.ExitStack() as stack:
-            for budget, key, whose, most in held:
+        taken: list[tuple[Budget, Hashable]] = []
+        try:
+            for budget, key, whose in (
+                (self._submitted_of_user, (host, user), f"{user} on {host} has"),
+                (self._submitted, host, f"all users of {host} have"),
+            ):
                 if not budget.take(key, size_bytes):
+                    most = budget.each
                     if budget.of(key) + size_bytes <= most:
-                        whose, most = "all hosts have", SUBMITTED_OF_ALL
+                        whose, most = "all hosts have", budget.total
                     raise LbdError(
                         f"{whose} too much on the way to the queue at once: the limit is "
                         f"{show_size(most)}; try again later"
                     )
-                stack.callback(budget.give_back, key, size_bytes)
-            async with (
-                self.ordering(host, user, alone=False) if as_order else contextlib.nullcontext()
-            ):
+                taken.append((budget, key))
+            if not as_order:
                 yield
+                return
+            async with self.ordering(host, user, alone=False):
+                yield
+        finally:
+            for budget, whom in taken:
+                budget.give_back(whom, size_bytes)

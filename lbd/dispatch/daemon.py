@@ -67,11 +67,19 @@ READ_AT_ONCE = 2000  # jobs; all of a long queue would take much room for a mome
 
 @dataclass(slots=True)
 class Batch:
-    """Actions to be carried out once `saved` is set."""
+    """Actions to be carried out once what is to be `saved` is on disk."""
 
     actions: Sequence[Action]
-    saved: "asyncio.Task[None] | None"
+    saved: Awaitable[object] | None
     done: "asyncio.Future[None]"
+    since_s: float = float("inf")  # when writing it began, unless it is known to be late
+
+    def late_jobs(self, now_s: float) -> list[JobId]:
+        """Those whose changes have taken long to write just now."""
+        if now_s < self.since_s + LATE_S:
+            return []
+        self.since_s = float("inf")
+        return [one.job for one in self.actions if isinstance(one, Begin | Changed)]
 
 
 @dataclass(slots=True)
@@ -87,6 +95,7 @@ class Dispatcher:
     starts: Specs[Stored | pb.Start] = field(default_factory=Specs)
     _ended: list[int] = field(default_factory=list)  # nothing learnt from them yet
     _batches: "asyncio.Queue[Batch]" = field(default_factory=asyncio.Queue)
+    _saving: Batch | None = None
 
     async def run(
         self,
@@ -147,14 +156,13 @@ class Dispatcher:
 
     def carry(self, actions: Sequence[Action]) -> "asyncio.Future[None]":
         """Returns when all actions are on disk and have been passed on."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not actions:
             done.set_result(None)
             return done
         records = [action for action in actions if isinstance(action, Record)]
         say(self.life, actions)
-        saved = loop.create_task(self.ledger.record(records, time.time())) if records else None
+        saved = self.ledger.record(records, time.time()) if records else None
         self._batches.put_nowait(Batch(actions, saved, done))
         return done
 
@@ -168,19 +176,13 @@ class Dispatcher:
         while True:
             batch = await self._batches.get()
             if batch.saved is not None:
-                await self._until_saved(batch.saved, batch.actions)
+                self._saving, batch.since_s = batch, clock_s()
+                await batch.saved
+                self._saving = None
             for action in batch.actions:
                 await self._carry_out(action)
             if not batch.done.done():
                 batch.done.set_result(None)
-
-    async def _until_saved(self, saved: "asyncio.Task[None]", actions: Sequence[Action]) -> None:
-        """Notifies watchers if writing takes long."""
-        jobs = [action.job for action in actions if isinstance(action, Begin | Changed)]
-        notify = self._notify_watchers
-        late = asyncio.get_running_loop().call_later(LATE_S, lambda: list(map(notify, jobs)))
-        await saved
-        late.cancel()
 
     async def _carry_out(self, action: Action) -> None:
         match action:
@@ -264,6 +266,8 @@ class Dispatcher:
             if self.life.stood_still(now_s - last_s):
                 log.warning("this host or its dispatcher was frozen for %.1f s", now_s - last_s)
             self.carry(self.life.tick(now_s, self.rng))
+            for job in self._saving.late_jobs(now_s) if self._saving is not None else ():
+                self._notify_watchers(job)
 
     def estimate_s(self, user: str, command: bytes) -> float | None:
         return self.estimates.of(user, command) if self.estimates is not None else None

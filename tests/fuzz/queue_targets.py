@@ -19,7 +19,7 @@ from lbd.dispatch.ledger.schema import STEPS
 from lbd.dispatch.ledger.sqlite import carry_out
 from lbd.errors import LbdError, PeerError
 from lbd.lbm.inbound.submitted import Submitted, fault_of_start, submitter_of
-from lbd.lbm.queue.submit import read_options
+from lbd.lbm.queue.submit import OPTIONS, SubmitOptions
 from lbd.lbm.session import queue_questions as queue_answers
 from lbd.lbm.session import usage_questions as usage_answers
 from lbd.local import client_tags as tags
@@ -130,10 +130,12 @@ def queue_starts(data: bytes) -> None:
 def queue_frames(data: bytes) -> None:
     """An array of a user's is within bounds."""
     with contextlib.suppress(ValueError):
-        found = read_options(data)
-        assert all(0 <= first <= last < 10**18 and step > 0 for first, last, step in found.array)
-        assert count_of(found.array) <= 10_000_000
-        assert 0 <= found.at_once <= 10_000_000
+        found = SubmitOptions()
+        OPTIONS.read(data, found)
+        indexes, at_once = found.tasks
+        assert all(0 <= first <= last < 10**18 and step > 0 for first, last, step in indexes)
+        assert count_of(indexes) <= 10_000_000
+        assert 0 <= at_once <= 10_000_000
         assert "\0" not in found.key
 
 

@@ -1,6 +1,6 @@
 """What a ledger keeps, and what every kind of ledger can do."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -349,7 +349,9 @@ class Ledger(Protocol):
 
     async def submit(self, submission: Submission, unix_s: float) -> Accepted: ...
 
-    async def record(self, changes: Sequence[Record], unix_s: float) -> None: ...
+    def record(self, changes: Sequence[Record], unix_s: float) -> Awaitable[object]:
+        """Begins at once, awaited or not."""
+        ...
 
     async def find(self, wanted: Wanted) -> list[JobRow]: ...
 

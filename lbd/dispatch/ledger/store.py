@@ -108,12 +108,16 @@ class Store(ABC):
         assert isinstance(accepted, Accepted)
         return accepted
 
-    async def record(self, changes: Sequence[Record], unix_s: float) -> None:
+    def record(self, changes: Sequence[Record], unix_s: float) -> "asyncio.Future[object]":
         request = Request(new_future(), None, [(change, unix_s) for change in changes])
         request.may_linger = all(map(is_news_alone, changes))
+        request.done.add_done_callback(partial(self._recorded, changes))
         self._put(request)
-        await request.done
-        self.counts.note(changes)
+        return request.done
+
+    def _recorded(self, changes: Sequence[Record], done: "asyncio.Future[object]") -> None:
+        if not done.cancelled() and done.exception() is None:
+            self.counts.note(changes)
 
     async def on_record(self, *, by_uid: bool) -> list[OnRecord]:
         return await self._read(lambda: retention.on_record(by_uid=by_uid))

@@ -134,8 +134,8 @@ class DispatcherClient:
         sees to it that what was queued just before is not queued again.
         """
         give_key(request)
-        once = partial(self._ask_once, "Submit", request, pb.SubmitReply)
-        return self._checked(await self._submitted(once, sent))
+        once = partial(self._ask_once, "Submit", request, pb.SubmitReply, sent=sent)
+        return self._checked(await self._submitted(once))
 
     async def submit_and_watch(
         self, request: pb.SubmitRequest, sent: Callable[[], object] = lambda: None
@@ -144,23 +144,20 @@ class DispatcherClient:
         give_key(request)
         if self._earlier != self.leader and request.ByteSize() <= WATCHED_BYTES:
             try:
-                return await self._submitted(partial(self._queue_once, request), sent)
+                return await self._submitted(partial(self._queue_once, request, sent))
             except NotOffered:
                 self._earlier = self.leader
         return await self.submit(request, sent), None
 
-    async def _submitted(
-        self, once: Callable[[], Awaitable[Found]], sent: Callable[[], object]
-    ) -> Found:
-        async def reached() -> Found:
-            await self._channel()
-            sent()
-            return await once()
-
+    async def _submitted(self, once: Callable[[], Awaitable[Found]]) -> Found:
         takes_over_s = TERMS_WAITED * self._config.dispatch.term_s if len(self.hosts) > 1 else 0.0
-        return await self._again(reached, SUBMIT_RESTART_S, takes_over_s)
+        return await self._again(once, SUBMIT_RESTART_S, takes_over_s)
 
-    async def _queue_once(self, request: pb.SubmitRequest) -> tuple[pb.SubmitReply, Watching]:
+    async def _queue_once(
+        self, request: pb.SubmitRequest, sent: Callable[[], object]
+    ) -> tuple[pb.SubmitReply, Watching]:
+        await self._channel()
+        sent()
         data = request.SerializeToString()
         await self._turn(request.user, len(data))
         answers = self._answers("Queue", data, restart_s=0.0)
@@ -242,9 +239,16 @@ class DispatcherClient:
             await asyncio.sleep(SEEK_AGAIN_S)
 
     async def _ask_once(
-        self, method: str, request: Message, kind: type[Reply], timeout_s: float = ASK_S
+        self,
+        method: str,
+        request: Message,
+        kind: type[Reply],
+        timeout_s: float = ASK_S,
+        sent: Callable[[], object] = lambda: None,
     ) -> Reply:
+        """`sent` is called when somebody is there to be asked."""
         channel, data = await self._channel(), request.SerializeToString()
+        sent()
         user = str(getattr(request, "user", ""))
         await self._turn(user, len(data))
         try:

@@ -27,7 +27,7 @@ from lbd.lbm.queue.followed_array import FollowedArray
 from lbd.lbm.queue.named_host import why_refused
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.session.replies import pack_end
-from lbd.lbm.session.request import ClientRequest, read_request, within
+from lbd.lbm.session.request import WORDS_MAX, ClientRequest, request_of, within
 from lbd.lbm.staging.pack_store import Note
 from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.local import client_tags as tags
@@ -35,6 +35,8 @@ from lbd.local import frames
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
 from lbd.local.client_frames import Frame
+from lbd.local.field_reader import Reader, by_key
+from lbd.local.field_table import Field
 from lbd.local.subordinate_ids import range_owner
 from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import dispatch_pb2 as pb
@@ -54,8 +56,7 @@ ClientLine = tuple[socket.socket, Callable[[], Awaitable[list[Frame]]]]
 class SubmitOptions:
     """What a QUEUE frame says beyond a RUN frame."""
 
-    array: Runs = ()  # its indexes
-    at_once: int = 0  # of the array
+    tasks: tuple[Runs, int] = ((), 0)  # of an array: its indexes, and how many run at once
     key: str = ""
     input: bytes = b""
     output: bytes = b""
@@ -74,49 +75,11 @@ class SubmitOptions:
 Asked = tuple[ClientRequest, SubmitOptions]
 
 
-def read_options(body: bytes) -> SubmitOptions:
-    """Raises ValueError."""
-    options = SubmitOptions()
-    for key, value in frames.fields(body):
-        if key == tags.ARRAY:
-            options.array, options.at_once = read_indexes(value)
-        elif key == tags.KEY:
-            options.key = value.decode()
-            if "\0" in options.key:
-                raise ValueError("a zero byte in the idempotency key")
-        elif key == tags.INPUT_DATA:
-            options.input = value
-        elif key == tags.OUTPUT_FILE:
-            options.output = value
-        elif key == tags.ERROR_FILE:
-            options.error = value
-        elif key == tags.CHECKPOINT:
-            options.checkpoint = value
-        elif key == tags.TARGET:
-            options.target_s = within(float(value), TIME_MAX)
-        elif key == tags.DEADLINE:
-            options.deadline = within(float(value), TIME_MAX)
-        elif key == tags.PRIORITY:
-            options.priority = (
-                int(within(int(value) + PRIORITY_MAX, 2 * PRIORITY_MAX)) - PRIORITY_MAX
-            )
-        elif key == tags.SPEEDUP:
-            parallelism, sigma = map(float, value.split())
-            options.speedup = 1 + within(parallelism - 1, SPEEDUP_MAX), within(sigma, SPEEDUP_MAX)
-        elif key == tags.AFTER:
-            options.after = tuple(value.decode("ascii").split())
-        elif key == tags.NOTIFY:
-            options.notify = value
-        elif key == tags.BEGIN:
-            options.begin = within(float(value), TIME_MAX)
-        elif key == tags.WORK:
-            options.work_s = within(float(value), WORK_S_MAX)
-    return options
-
-
 def read_queued(body: bytes) -> Asked:
     """Raises ValueError."""
-    return read_request(body), read_options(body)
+    given, options = by_key(body, WORDS_MAX), SubmitOptions()
+    OPTIONS.set(given, options)
+    return request_of(given), options
 
 
 def read_indexes(text: bytes) -> tuple[Runs, int]:
@@ -125,6 +88,45 @@ def read_indexes(text: bytes) -> tuple[Runs, int]:
     if percent and not is_number(limit):
         raise ValueError("an array that cannot be")
     return read_runs(indexes), min(int(limit or "0"), COUNT_MAX)
+
+
+def read_key(value: bytes) -> str:
+    if b"\0" in value:
+        raise ValueError("a zero byte in the idempotency key")
+    return value.decode()
+
+
+def read_time(value: bytes) -> float:
+    return within(float(value), TIME_MAX)
+
+
+def read_priority(value: bytes) -> int:
+    return int(within(int(value) + PRIORITY_MAX, 2 * PRIORITY_MAX)) - PRIORITY_MAX
+
+
+def read_speedup(value: bytes) -> tuple[float, float]:
+    parallelism, sigma = map(float, value.split())
+    return 1 + within(parallelism - 1, SPEEDUP_MAX), within(sigma, SPEEDUP_MAX)
+
+
+OPTIONS = Reader(
+    (
+        Field(tags.ARRAY, "tasks", decode=read_indexes),
+        Field(tags.KEY, "key", decode=read_key),
+        Field(tags.INPUT_DATA, "input"),
+        Field(tags.OUTPUT_FILE, "output"),
+        Field(tags.ERROR_FILE, "error"),
+        Field(tags.CHECKPOINT, "checkpoint"),
+        Field(tags.TARGET, "target_s", decode=read_time),
+        Field(tags.DEADLINE, "deadline", decode=read_time),
+        Field(tags.PRIORITY, "priority", decode=read_priority),
+        Field(tags.SPEEDUP, "speedup", decode=read_speedup),
+        Field(tags.WORK, "work_s", decode=lambda value: within(float(value), WORK_S_MAX)),
+        Field(tags.AFTER, "after", decode=lambda value: tuple(value.decode("ascii").split())),
+        Field(tags.NOTIFY, "notify"),
+        Field(tags.BEGIN, "begin", decode=read_time),
+    )
+)
 
 
 async def serve_queued(
@@ -182,29 +184,36 @@ async def _serve(
     text, last = str(reply.first), reply.first + reply.count - 1
     if name := submission.spec.files:
         await files.queued(note_of(name, caller, request, reply))
-    whose = submission.user, caller.uid
-    numbers = text if reply.count == 1 else f"{text}-{last}"
-    attached = FollowedJobs(queue, files, *whose, text, numbers, send, name)
-    attached.watching = watching
-    if options.array:
-        attached.array = FollowedArray(text, options.array, request.has(tags.FLAG_PROGRESS))
-    del taking, found, submission, watching
+    queued = partial(say_queued, send, text, reply, options.key)
+    whose, indexes = (submission.user, caller.uid), options.tasks[0]
+    del taking, found, submission
     request.argv, request.environment, options.input = [], [], b""
     taken()
+    if is_detached and not is_unwanted:
+        return await queued()
+    numbers = text if reply.count == 1 else f"{text}-{last}"
+    attached = FollowedJobs(queue, files, *whose, text, numbers, send, name)
+    attached.watching, attached.shown_reason = watching, reply.warning
+    if indexes:
+        attached.array = FollowedArray(text, indexes, request.has(tags.FLAG_PROGRESS))
     if is_unwanted:
         return await attached.leave()
+    del watching
     try:
-        attached.shown_reason = reply.warning
-        for line in remarks(text, reply, options.key):
-            await send(tags.WARN, line.encode())
-        await send(tags.QUEUED, text.encode())
+        await queued()
     except OSError:  # gone meanwhile
-        if not is_detached:
-            await attached.leave()
+        await attached.leave()
         raise
-    if is_detached:
-        return
     await attached.attend(early.read, early.kept)
+
+
+async def say_queued(
+    send: Callable[[bytes, bytes], Awaitable[None]], text: str, reply: pb.SubmitReply, key: str
+) -> None:
+    """To the client. Raises OSError."""
+    for line in remarks(text, reply, key):
+        await send(tags.WARN, line.encode())
+    await send(tags.QUEUED, text.encode())
 
 
 def remarks(jobs: str, reply: pb.SubmitReply, key: str) -> list[str]:
@@ -348,8 +357,8 @@ async def make_submission(
     add_waits(asked, options, is_admin=Admins(home.config.admin).include(caller))
     # A dispatcher of the release before would take no notice of these, and refuses no tasks.
     is_new = bool(request.needs or options.after or options.begin is not None)
-    if options.array:
-        add_array(asked, options.array, options.at_once, is_new=is_new)
+    if options.tasks[0]:
+        add_array(asked, *options.tasks, is_new=is_new)
     elif is_new:
         asked.count = 0
     return asked

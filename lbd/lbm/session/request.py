@@ -8,7 +8,7 @@ from lbd.lbm.core.journey_events import Used
 from lbd.lbm.core.next_host_after_refusal import Demands
 from lbd.local import client_tags as tags
 from lbd.local import frames
-from lbd.local.field_reader import Reader
+from lbd.local.field_reader import Reader, by_key
 from lbd.local.field_table import Field
 from lbd.local.rate_limit import turns_of
 from lbd.model import NO_NEEDS, HostId, Needs
@@ -94,8 +94,13 @@ class ClientRequest:
 
 def read_request(body: bytes) -> ClientRequest:
     """Raises ValueError on a malformed field; unknown keys are passed over."""
+    return request_of(by_key(body, WORDS_MAX))
+
+
+def request_of(given: dict[bytes, list[bytes]]) -> ClientRequest:
+    """Raises ValueError, likewise."""
     request = ClientRequest()
-    READER.read(body, request, WORDS_MAX)
+    READER.set(given, request)
     if not request.argv:
         raise ValueError("no command")
     if b"\0" in b"".join((*request.argv, *request.environment, request.directory)):

@@ -8,8 +8,11 @@ import pytest
 from lbd.dispatch import watching as watching_module
 from lbd.dispatch.calls import LONG_OF_USER
 from lbd.dispatch.core.ledger_rows import Wanted
+from lbd.dispatch.core.records import Changed, Settle
+from lbd.dispatch.daemon import LATE_S, Batch
 from lbd.dispatch.orders import ACTS_AT_ONCE
 from lbd.dispatch.watching import GATHER_ONE_S, PIECE_JOBS, Watching
+from lbd.model import HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import WATCHED_BYTES
 from tests.unit.dispatch.services import asking, opened
@@ -289,3 +292,15 @@ async def test_few_long_questions_of_one_user_are_looked_into_at_once(world):
     go_on.set()
     await asyncio.gather(*tasks)
     assert not len(world.desk._calls._long_of_user)
+
+
+async def test_who_watches_a_job_is_sent_once_that_its_change_takes_long_to_write():
+    row = (1, 1, HostId("h1"), None, None, 0, "", frozenset())
+    changed = Changed(JobId("7"), JobState.RUNNING, *row)
+    actions = [changed, Settle(JobId("8"), 1, HostId("h1"))]
+    batch = Batch(actions, None, asyncio.get_running_loop().create_future())
+    assert batch.late_jobs(1e9) == [], "it is not being written yet"
+    batch.since_s = 100.0
+    assert batch.late_jobs(100.0 + LATE_S / 2) == []
+    assert batch.late_jobs(100.0 + LATE_S) == ["7"]
+    assert batch.late_jobs(100.0 + 2 * LATE_S) == []

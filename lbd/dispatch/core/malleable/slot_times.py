@@ -16,31 +16,38 @@ KEPT = 1000
 FEWEST = 5  # ended jobs, to say anything
 REFITTED = 10  # times until all that is kept was replaced
 RESOURCES_MAX = 100  # users name them
+CUTOFFS_KNOWN = 100
 MEMORY = "memory"
+Fit = tuple[UniformLog, float]  # a distribution, and the mean
 
 
 @dataclass(slots=True)
 class SlotTimes:
     recent_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     count: int = 0
-    _fit: tuple[int, UniformLog, float] | None = None  # of how many, and their mean
-    _unforeseen: int = 0  # that lived longer than that fit says
+    _fits: dict[float | None, Fit] = field(default_factory=dict)  # by cutoff
+    _fitted: int = 0  # how many had ended by those fits,
+    _unforeseen: int = 0  # and how many since that lived longer than they say
 
     def ended(self, life_s: float) -> None:
         self.recent_s.append(life_s)
         self.count += 1
-        self._unforeseen += self._fit is not None and self._fit[1].at_age(life_s) is None
+        fit = self._fits.get(None)
+        self._unforeseen += fit is not None and fit[0].at_age(life_s) is None
 
-    def lifetimes(self) -> tuple[UniformLog, float] | None:
-        """Returns their distribution and mean, as of lately; None of too few."""
+    def lifetimes(self, cutoff_s: float | None = None) -> Fit | None:
+        """Returns their distribution and mean, as of lately, none longer than the cutoff; None of
+        too few. Each submission asks, and a fit to a thousand takes a millisecond."""
         recent_s = self.recent_s
         if len(recent_s) < FEWEST:
             return None
-        is_old = self._fit is None or self.count - self._fit[0] > len(recent_s) // REFITTED
-        if self._fit is None or is_old or self._unforeseen >= OLDER_FEWEST:
-            self._fit = self.count, fit_in_two(recent_s), sum(recent_s) / len(recent_s)
-            self._unforeseen = 0
-        return self._fit[1], self._fit[2]
+        is_old = self.count - self._fitted > len(recent_s) // REFITTED
+        if is_old or self._unforeseen >= OLDER_FEWEST or len(self._fits) > CUTOFFS_KNOWN:
+            self._fits, self._fitted, self._unforeseen = {}, self.count, 0
+        if (found := self._fits.get(cutoff_s)) is None:
+            lives_s = [min(life_s, cutoff_s or life_s) for life_s in recent_s]
+            found = self._fits[cutoff_s] = fit_in_two(lives_s), sum(lives_s) / len(lives_s)
+        return found
 
 
 @dataclass(slots=True)
@@ -60,7 +67,7 @@ class ResourceTimes:
     def count(self, name: str) -> int:
         return len(self.by_name[name].recent_s) if name in self.by_name else 0
 
-    def lifetimes(self, name: str) -> tuple[UniformLog, float] | None:
+    def lifetimes(self, name: str) -> Fit | None:
         """As those of `SlotTimes`, of the jobs that had this resource."""
         found = self.by_name.get(name)
         return found.lifetimes() if found is not None else None

@@ -34,10 +34,9 @@ from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.registry import Registered
 from lbd.model import JobId
 from lbd.theory.calibration import Correction
-from lbd.theory.queue_time import UniformLog, fit_in_two
+from lbd.theory.queue_time import UniformLog
 
 ARRIVALS_S = 0.5  # for which submissions are predicted by one look at the hosts
-CUTOFFS_KNOWN = 100
 ARRIVALS_MAX = 256  # kinds of jobs
 FREE = "slots are free"
 TOO_FEW_ENDED = f"no estimate until {FEWEST} jobs with the same needs have ended"
@@ -68,7 +67,7 @@ class Forecast:
     _needs: NeedsOutlooks = field(default_factory=NeedsOutlooks)
     _arrivals: dict[Hashable, Arrival | None] = field(default_factory=dict)
     _arrivals_s: float = float("-inf")
-    _sizes: dict[float | None, SlotTimes] = field(default_factory=dict)
+    _rng: Random = field(default_factory=lambda: Random(0))  # for lines that are guessed
 
     def __post_init__(self) -> None:
         self.places, self.plays = Places(self.queues), Plays(self.queues)
@@ -121,6 +120,9 @@ class Forecast:
         line = self._line_for(job, now_s)
         if line is None:
             return Prediction(None, nobody_has(job))
+        return self._of_new(line, job, now_s)
+
+    def _of_new(self, line: HostConnection, job: QueuedJob, now_s: float) -> Prediction:
         place = self.places.of_new(line, job)
         taken = self.places.taken_in(line, now_s) if job.needs and place.jobs else {}
         return self._predict(line, place, job, taken, now_s)
@@ -129,7 +131,7 @@ class Forecast:
         """That it would join; None if no host there may have it."""
         queues = self.queues
         guess = copy.copy(queues.discipline)  # that of ours does not count it
-        line = guess.join(job, queues.hosts, now_s, Random(0))
+        line = guess.join(job, queues.hosts, now_s, self._rng)
         if line is None or not any(one.suits(job) for one in queues.servers.get(line, ())):
             return None
         return line
@@ -147,7 +149,7 @@ class Forecast:
         elif (line := self._line_for(job, now_s)) is None:
             return None
         else:
-            wait_s = self.of_new(job, now_s).wait_s
+            wait_s = self._of_new(line, job, now_s).wait_s
             slots = self.places.end_of(line).slots
             found = Arrival(line, wait_s, slots) if wait_s is not None else None
             if wait_s != 0.0 and len(self._arrivals) < ARRIVALS_MAX:  # the next may have to wait
@@ -297,16 +299,8 @@ class Forecast:
     def _slot_times(self, cutoff_s: float | None) -> SlotTimes | None:
         """How many have ended, their distribution and mean, none longer than its cutoff."""
         ended = self.queues.resource_times.slots
-        if len(ended.recent_s) < FEWEST:
-            return None
-        known = self._sizes.get(cutoff_s)
-        if known is None or known[0] != ended.count:
-            lives_s = [min(life_s, cutoff_s or life_s) for life_s in ended.recent_s]
-            known = ended.count, fit_in_two(lives_s), sum(lives_s) / len(lives_s)
-            if len(self._sizes) >= CUTOFFS_KNOWN:
-                self._sizes.clear()
-            self._sizes[cutoff_s] = known
-        return len(ended.recent_s), known[1], known[2]
+        known = ended.lifetimes(cutoff_s)
+        return (len(ended.recent_s), *known) if known is not None else None
 
 
 def spread_of(line: Line, beyond: float = 1.0) -> Spread:

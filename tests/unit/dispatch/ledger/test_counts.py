@@ -59,7 +59,7 @@ async def test_that_a_job_runs_is_written_with_its_end_where_that_comes_shortly(
     await ledger.submit(submission(), 1.0)
     await ledger.record([Begin(JobId("1"), 1, H1, 1, None)], 2.0)
     running = changed("1", JobState.RUNNING, Fate.RUNNING)
-    begun = asyncio.create_task(ledger.record([running], 3.0))
+    begun = ledger.record([running], 3.0)
     await asyncio.sleep(0.0)
     for _ in range(5):  # the writer would have written it by then
         await ledger.live()

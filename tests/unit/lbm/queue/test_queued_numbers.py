@@ -15,7 +15,7 @@ async def test_numbers_that_no_jobs_can_have_are_refused(tmp_path, monkeypatch, 
     client = DispatcherClient(config, None, None)
     reply = pb.SubmitReply(first=first, count=count)
 
-    async def one(*_):
+    async def one(*_given, **_named):
         return reply
 
     async def several(*_given, **_named):

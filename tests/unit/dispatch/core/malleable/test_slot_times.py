@@ -23,3 +23,20 @@ def test_the_first_long_jobs_after_many_short_ones_are_known_at_once():
     )
     times.ended(41.0)
     assert times.lifetimes()[0] is lives, "until some more have ended"
+
+
+def test_what_a_cutoff_leaves_of_them_is_fitted_as_seldom():
+    """A dispatcher fitted a thousand lifetimes again for each submission: more than half of what it
+    did for one."""
+    times = SlotTimes()
+    for n in range(200):
+        times.ended(1.0 + n / 10)
+    whole, cut = times.lifetimes(), times.lifetimes(5.0)
+    assert cut[1] < 5.0 < whole[1]
+    times.ended(300.0)
+    assert times.lifetimes(5.0) is cut
+    assert times.lifetimes() is whole
+    for _ in range(25):
+        times.ended(1.0)
+    assert times.lifetimes(5.0) is not cut
+    assert times.lifetimes() is not whole
