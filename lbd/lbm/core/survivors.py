@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import Asked, Execution, Phase
-from lbd.lbm.core.resources import NOTHING, Grant, Granted
+from lbd.lbm.core.slots import NOTHING, Grant, Granted
 from lbd.model import JobId, Needs
 
 UNKNOWN = "the previous LBM did not hand over enough to continue it"

@@ -13,7 +13,7 @@ from lbd.errors import Unavailable
 from lbd.lbm.core.environment import DenyList
 from lbd.lbm.core.jobs import Job, Jobs, LocalCap
 from lbd.lbm.core.journey_events import NeedsTaken
-from lbd.lbm.core.resources import Grant
+from lbd.lbm.core.slots import Grant
 from lbd.lbm.core.unshared_directories import Unshared
 from lbd.lbm.learnt_file import Eligibility
 from lbd.lbm.link.opened_links import PeerLinks
@@ -26,7 +26,7 @@ from lbd.lbm.session.cluster import Cluster
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.lbm.usage.log import UsageLog
-from lbd.local.budget import Budget
+from lbd.local.budget import Budget, BudgetOfRequests
 from lbd.local.json_socket import Json, JsonClient
 from lbd.local.long_answers import LongAnswers
 from lbd.local.rate_limit import Rates
@@ -34,7 +34,6 @@ from lbd.local.starting import LOOK_S, returns
 from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
 from lbd.net.transport import Peers
-from lbd.process.garbage import BudgetOfRequests
 
 ASK_TIMEOUT_S = 1.0
 HELD_TIMEOUT_S = 3.0  # a LIM that has just started says no only when it has heard of the others

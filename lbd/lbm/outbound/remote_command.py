@@ -14,7 +14,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.remote_run import RemoteRun
 from lbd.lbm.outbound.request import make_request, withheld
-from lbd.lbm.session.replies import Client
+from lbd.lbm.session.client import Client
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.attached_files import Staging
 from lbd.model import HostId, JobState

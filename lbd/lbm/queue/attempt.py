@@ -19,7 +19,7 @@ from lbd.lbm.core.attempts_ahead import WAIT_S
 from lbd.lbm.core.execution import Execution, Phase, Timer
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.owner_presence import Treatment
-from lbd.lbm.core.resources import granted_text, variables
+from lbd.lbm.core.slots import granted_text, variables
 from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.dry_start import dry_start

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from lbd.errors import PeerError
 from lbd.lbm.core import jobs as state
-from lbd.lbm.core.jobs import Claims, Job, Jobs, LocalCap, Slots
-from lbd.lbm.core.resources import ResourcePool
+from lbd.lbm.core.jobs import Claims, Job, Jobs, LocalCap
+from lbd.lbm.core.slots import ResourcePool, Slots
 from lbd.model import NO_NEEDS, HostId, JobId, JobState, Needs
 
 

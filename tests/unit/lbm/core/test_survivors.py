@@ -4,7 +4,7 @@ import pytest
 
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import Phase
-from lbd.lbm.core.resources import Grant, Granted
+from lbd.lbm.core.slots import Grant, Granted
 from lbd.lbm.core.survivors import (
     ONE_SLOT,
     Belongings,

@@ -10,9 +10,8 @@ from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.jobs import Jobs, LocalCap
 from lbd.lbm.core.journey import JourneyPhase
 from lbd.lbm.link import wire
-from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.link.user_threads import StdFds, UserThreads
 from lbd.lbm.outbound.command import Command
-from lbd.lbm.session.replies import StdFds
 from lbd.lbm.session.request import ClientRequest
 from lbd.model import HostId, JobState, Verdict
 from lbd.net.gen import lbm_pb2

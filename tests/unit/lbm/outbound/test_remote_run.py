@@ -8,9 +8,8 @@ import pytest
 from lbd.config.schema import LbmConfig
 from lbd.lbm.link import wire
 from lbd.lbm.link.conversation import Stream
-from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.link.user_threads import StdFds, UserThreads
 from lbd.lbm.outbound.remote_run import RemoteRun
-from lbd.lbm.session.replies import StdFds
 from lbd.net.gen import lbm_pb2
 
 ENDED = lbm_pb2.Ended(exit_status=0, cause="evicted").SerializeToString()
