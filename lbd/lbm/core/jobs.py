@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from lbd.errors import PeerError
+from lbd.lbm.core.execution_events import Cause
 from lbd.model import HostId, JobId, JobState
 
 CLAIMS_KEPT = 10_000
@@ -38,6 +39,11 @@ class Job:
     pid: int = 0  # where it runs; 0 = not known
     directory: bytes = b""
     killed_by: str = ""  # who had it ended
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether this is an attempt that stopped at a checkpoint: its job has not ended."""
+        return bool(self.queued_at) and self.reason == Cause.CHECKPOINT.value
 
     def start(self, host: HostId, reason: str, unix_s: float) -> None:
         self.host, self.reason, self.started = host, reason, unix_s

@@ -16,6 +16,7 @@ else gets that.
 It is one file because a job gets slots and resources together or neither.
 """
 
+import json
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -444,3 +445,47 @@ class OthersUse:
     @property
     def may_be_less(self) -> bool:
         return self.used() < self.reported or self.facts() != self.reported_facts
+
+
+@dataclass(frozen=True, slots=True)
+class Belongings:
+    """What a command holds of its host.
+
+    An LBM that is killed hands nothing over, and its keeper ends what it ran. That takes a while:
+    what ignores TERM lives until KILL. So the keeper remembers of each command what it holds of the
+    host, in bytes that it does not look into, and says it to the next LBM, for which the command
+    holds all that until its whole tree is gone. Without that another command would get the same GPU
+    meanwhile.
+    """
+
+    width: int = 1  # slots
+    grant: Grant = NOTHING
+
+
+ONE_SLOT = Belongings()
+
+
+def pack_belongings(held: Belongings) -> bytes:
+    """Nothing, of a command with one slot."""
+    if held == ONE_SLOT:
+        return b""
+    resources = [[one.name, one.amount, one.indices] for one in held.grant.resources]
+    return json.dumps([held.width, resources, held.grant.memory_bytes]).encode()
+
+
+def read_belongings(data: bytes) -> Belongings:
+    """Raises ValueError."""
+    if not data:
+        return ONE_SLOT
+    try:
+        width, resources, memory_bytes = json.loads(data)
+        grant = Grant(
+            tuple(
+                Granted(str(name), int(amount), tuple(map(int, indices)))
+                for name, amount, indices in resources
+            ),
+            int(memory_bytes),
+        )
+        return Belongings(max(1, int(width)), grant)
+    except (ValueError, TypeError) as problem:
+        raise ValueError(f"a command's state cannot be read: {problem}") from None

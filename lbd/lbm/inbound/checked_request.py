@@ -69,7 +69,8 @@ def fault_of(request: lbm_pb2.RunRequest) -> str:
         "argv": bool(argv) and b"\0" not in b"".join(argv),
         "environment": b"\0" not in b"".join(environment),
         "argv, environment and stage": count_words(request) <= WORDS_MAX,
-        "paths": are_paths(request.workdir.send, request.workdir.fetch),
+        "paths": not request.HasField("workdir")
+        or are_paths(request.workdir.send, request.workdir.fetch),
         "directory": b"\0" not in directory
         and len(directory) <= PATH_BYTES_MAX
         and (directory.startswith(b"/") or not directory or request.HasField("workdir")),

@@ -16,9 +16,8 @@ from lbd.keeper.spawn_order import Order
 from lbd.keeper.stdin_watch import command_of
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import ALIVE, Execution, Phase
-from lbd.lbm.core.execution_outcome import recorded
-from lbd.lbm.core.owner_presence import Treatment
-from lbd.lbm.core.survivors import Belongings, pack_belongings
+from lbd.lbm.core.execution_events import Treatment, recorded
+from lbd.lbm.core.slots import Belongings, pack_belongings
 from lbd.lbm.handover.records import Running
 from lbd.lbm.inbound.context import DRAINED, InboundContext
 from lbd.lbm.inbound.executions import Signals

@@ -17,8 +17,9 @@ from pathlib import Path
 from lbd.keeper.gate import find_account
 from lbd.keeper.limits.time_limits import group_cpu_s
 from lbd.keeper.stdin_watch import members
+from lbd.lbm.core.execution_events import Treatment
 from lbd.lbm.core.owner_book import OwnerBook, Standing, Verdict
-from lbd.lbm.core.owner_presence import Presence, Seen, Treatment
+from lbd.lbm.core.owner_presence import Presence, Seen
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.executions import Live
 from lbd.lbm.owner.rules import time_of_day

@@ -17,8 +17,8 @@ from lbd.keeper.spawn_order import Order
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.attempts_ahead import WAIT_S
 from lbd.lbm.core.execution import Execution, Phase, Timer
+from lbd.lbm.core.execution_events import Treatment
 from lbd.lbm.core.jobs import Job
-from lbd.lbm.core.owner_presence import Treatment
 from lbd.lbm.core.slots import granted_text, variables
 from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext

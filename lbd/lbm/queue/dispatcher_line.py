@@ -39,7 +39,7 @@ from lbd.lbm.queue.lease_watch import LeaseWatch
 from lbd.lbm.queue.logs import output_of
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.queue.spool_room import SpoolCare
-from lbd.local.time_share import TimeShares
+from lbd.local.rate_limit import TimeShares
 from lbd.model import Closed, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s

@@ -19,11 +19,10 @@ from typing import TypeVar
 
 from lbd.config.schema import Config
 from lbd.errors import Unavailable
-from lbd.lbm.core.execution_events import Cause
-from lbd.lbm.core.execution_outcome import REQUEUED
+from lbd.lbm.core.execution_events import REQUEUED, Cause
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.usage.measures import slowdown
-from lbd.lbm.usage.record import is_continued, usage_of
+from lbd.lbm.usage.record import usage_of
 from lbd.lbm.usage.store import UsageStore
 from lbd.metrics.core.histogram import Histogram
 from lbd.metrics.core.table import SLOWDOWNS, TIMES_S
@@ -123,7 +122,7 @@ class UsageLog:
         """It has ended. Those of other hosts' users are on record there."""
         if job.foreign and (not job.queued_at or job.reason in BEGUN_ANEW):
             return
-        if not is_continued(job):
+        if not job.is_continued:
             self.ended_jobs.note(job)
         if not self._config.max_rows:
             return
