@@ -24,10 +24,9 @@ from lbd.keeper.run_as import ROOT_UID
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.core.environment import DenyList
 from lbd.lbm.core.jobs import Jobs, LocalCap
-from lbd.lbm.core.unshared_directories import Unshared
+from lbd.lbm.core.next_host_after_refusal import Unshared
 from lbd.lbm.handover.adoption import Adoption, read_left
-from lbd.lbm.handover.saving import hand_over
-from lbd.lbm.handover.socket_closing import let_go
+from lbd.lbm.handover.saving import hand_over, let_go
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.keeper_watch import KeeperWatch
 from lbd.lbm.learnt_file import Eligibility

@@ -13,8 +13,8 @@ from lbd.errors import Unavailable
 from lbd.lbm.core.environment import DenyList
 from lbd.lbm.core.jobs import Job, Jobs, LocalCap
 from lbd.lbm.core.journey_events import NeedsTaken
+from lbd.lbm.core.next_host_after_refusal import Unshared
 from lbd.lbm.core.slots import Grant
-from lbd.lbm.core.unshared_directories import Unshared
 from lbd.lbm.learnt_file import Eligibility
 from lbd.lbm.link.opened_links import PeerLinks
 from lbd.lbm.link.user_threads import UserThreads

@@ -21,7 +21,7 @@ from lbd.config.schema import Config
 from lbd.errors import Unavailable
 from lbd.lbm.core.execution_events import REQUEUED, Cause
 from lbd.lbm.core.jobs import Job
-from lbd.lbm.usage.measures import slowdown
+from lbd.lbm.usage.measures import SIZE_S_MIN
 from lbd.lbm.usage.record import usage_of
 from lbd.lbm.usage.store import UsageStore
 from lbd.metrics.core.histogram import Histogram
@@ -45,6 +45,11 @@ CANNOT_BE = (OverflowError, ValueError)
 BEGUN_ANEW = (*(one.value for one in (Cause.LOST, Cause.CUT, Cause.EVICTED)), REQUEUED)
 
 Found = TypeVar("Found")
+
+
+def slowdown(response_s: float, cpu_s: float) -> float:
+    """NaN for what used hardly any CPU time."""
+    return max(0.0, response_s - cpu_s) / cpu_s if cpu_s >= SIZE_S_MIN else math.nan
 
 
 @dataclass(slots=True)
