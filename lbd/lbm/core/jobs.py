@@ -1,7 +1,8 @@
 """The jobs of now and of lately, as this host knows them. Pure."""
 
+import itertools
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from lbd.errors import PeerError
@@ -11,6 +12,7 @@ from lbd.model import HostId, JobId, JobState
 CLAIMS_KEPT = 10_000
 SHOWN_BYTES = 4096  # of a command line that `lbctl jobs` shows
 RENAMED_KEPT = 1000
+NOWHERE = HostId("")
 
 
 @dataclass(slots=True)
@@ -51,7 +53,7 @@ class Job:
 
     def waits_again(self, reason: str) -> None:
         """To begin again from the start."""
-        self.host, self.reason, self.started, self.pid = HostId(""), reason, None, 0
+        self.host, self.reason, self.started, self.pid = NOWHERE, reason, None, 0
         self.state = JobState.PENDING
 
 
@@ -73,12 +75,29 @@ class Jobs:
     Who waits for the end of one is called once it is here, whatever its id is by then.
     """
 
-    def __init__(self, history: int, ended: Callable[[Job], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        history: int,
+        ended: Callable[[Job], None] = lambda _: None,
+        own: HostId = NOWHERE,
+        numbers: Iterator[int] | None = None,
+    ) -> None:
+        """`own`: this host; `numbers`: that no job of it has had."""
         self._report_ended = ended
+        self._own, self._numbers = own, numbers or itertools.count(1)
+        self.placed: dict[int, JobId] = {}  # by others, here: by the pid of the very command
         self.running: dict[JobId, Job] = {}
         self.ended: deque[Job] = deque(maxlen=history)
         self.renamed: OrderedDict[JobId, JobId] = OrderedDict()  # those that began again
         self._waiting: dict[JobId, list[Callable[[], None]]] = {}
+
+    def new_id(self) -> JobId:
+        """Of a job of one of this host's users."""
+        return JobId(f"{self._own}-{next(self._numbers)}")
+
+    def forget_placed(self, job: JobId) -> None:
+        for pid in [pid for pid, held in self.placed.items() if held == job]:
+            del self.placed[pid]
 
     def add(self, job: Job) -> None:
         job.command, job.directory = shown(job.command), job.directory[:SHOWN_BYTES]

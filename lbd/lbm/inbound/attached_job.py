@@ -281,9 +281,8 @@ class AttachedJob(Performer):
         self.ends = ends
         try:
             config, run_as = host.rules.config, self.admitted.run_as
-            weighs_cpu = host.link.weighs_cpu
             workdir = host.workdirs.path_of(request) if request.HasField("workdir") else b""
-            order = make_order(request, run_as, config, workdir, weighs_cpu)
+            order = make_order(request, run_as, config, workdir, host.link.weighs_cpu)
             if request.slots:
                 order.environment[b"LBD_SLOTS"] = b"%d" % host.slots.widths.get(self.id, 1)
             order.environment |= variables(host.slots.pool.grant_of(self.id))

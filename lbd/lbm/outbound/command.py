@@ -19,7 +19,7 @@ from lbd.lbm.core.next_host_after_refusal import Place
 from lbd.lbm.handover.records import Outbound
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
-from lbd.lbm.outbound.lim_questions import ask_place, ask_slots, in_json
+from lbd.lbm.outbound.lim import in_json
 from lbd.lbm.outbound.remote_command import RemoteCommand, Talks
 from lbd.lbm.outbound.remote_run import RemoteRun
 from lbd.lbm.outbound.request import bounds_of, new_job
@@ -138,7 +138,7 @@ class Bookkeeping:
         home, job = self._home, self.job
         command = home.commands.pop(job.id)
         before = job.id
-        home.jobs.rename(job, home.new_id())
+        home.jobs.rename(job, home.jobs.new_id())
         job_log.debug(before, "starts again as %s: %s", job.id, reason)
         job_log.debug(job.id, "started as %s: %s", before, reason)
         job.waits_again(reason)
@@ -165,10 +165,11 @@ class Command:
             rules = home.eligible.needed(uid, request.argv)
             request.needs = with_features(request.needs, rules)
         self._uid, self._peer = uid, client.peer
-        must_stay = home.is_leader(self._peer) or request.depth >= home.config.lbm.max_hops
+        is_placed = self._peer.pid in home.jobs.placed and self._peer.is_there
+        must_stay = is_placed or request.depth >= home.config.lbm.max_hops
         bounds = bounds_of(home.config, has_peers=home.streams is not None)
         self.journey = Journey(request.demands(must_stay=must_stay), bounds)
-        self.job = new_job(home.new_id(), request, (user, uid), bounds.own, time.time())
+        self.job = new_job(home.jobs.new_id(), request, (user, uid), bounds.own, time.time())
         self.job.pinned = must_stay or request.mode == "host"
         self._books = Bookkeeping(home, request, self.job)
         self._directory = Directory(home.looker, home.unshared, request, uid, self._peer)
@@ -241,15 +242,15 @@ class Command:
         match action:
             case e.Look(lacking, host):
                 strangers = await self._directory.strangers() if lacking else frozenset()
-                address = self._home.known_address(host)
+                address = self._home.lim_questions.known_address(host)
                 return e.Looked(strangers, self._directory.left_out, address)
             case e.AskSlots(insist):
-                return await ask_slots(
-                    self._home, self._request.host, self._request.slots[0], insist
-                )
+                request = self._request
+                return await self._home.lim_questions.slots(request.host, request.slots[0], insist)
             case e.AskLim(question, insist):
                 asked = self._books.in_json(question)
-                said = await ask_place(self._home, asked, question, insist, self._books.not_here)
+                not_here = self._books.not_here if asked["report"] else ""
+                said = await self._home.lim_questions.place(asked, question, insist, not_here)
                 self._books.said = said if isinstance(said, e.LimSaid) else None
                 return said
             case e.WaitForRoom(limit_s):

@@ -103,7 +103,7 @@ class RemoteCommand:
             self._job.pid = answer.pid
             note = (f"; {answer.note}" if answer.note else "") + self.withheld
             return e.StartedThere(note, self._home.is_no_less_busy(answer))
-        self._home.addresses.pop(self._place[0], None)
+        self._home.lim_questions.has_moved(self._place[0])
         return answer
 
     async def follow(self, *, keep: bool) -> e.Event:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 from types import SimpleNamespace
 
@@ -27,21 +28,18 @@ def a_command(number=1, hold_limit_s=30.0):
     config = Config(host=HostConfig(name="h1"), lim=LimConfig(hold_limit_s=hold_limit_s))
     home = SimpleNamespace(
         config=config,
-        is_leader=lambda _peer: False,
         streams=object(),
-        new_id=lambda: f"h1-{number}",
         looker=None,
         own_needs=SimpleNamespace(hold=lambda _job, _grant: None),
         unshared=None,
         threads=UserThreads(),
-        jobs=Jobs(10),
+        jobs=Jobs(10, own=H1, numbers=itertools.count(number)),
         cap=LocalCap(2),
         commands={},
         eligible=None,
     )
-    return Command(
-        home, SimpleNamespace(peer=None, input_taken=lambda: None), REQUEST, "ann", 1000
-    ), home
+    client = SimpleNamespace(peer=SimpleNamespace(pid=0), input_taken=lambda: None)
+    return Command(home, client, REQUEST, "ann", 1000), home
 
 
 def over(command, taker, talks=None):
