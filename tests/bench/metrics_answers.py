@@ -27,7 +27,7 @@ from lbd.dispatch.metrics import dispatcher_metrics
 from lbd.lbm.core.jobs import Job, Jobs
 from lbd.lbm.core.leases import Leases
 from lbd.lbm.core.slots import Slots
-from lbd.lbm.session.metrics_question import lbm_metrics
+from lbd.lbm.session.questions import lbm_metrics
 from lbd.lbm.usage.log import EndedJobs
 from lbd.lim.metrics import lim_metrics
 from lbd.local.caller import Caller
