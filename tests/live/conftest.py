@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,9 @@ def need_namespaces():
 
 @pytest.fixture(scope="module")
 def lab(request):
-    """Three hosts on loopback with quick timings, shared by a module: or as many as its LAB_HOSTS
-    says, for each costs every test some of the machine."""
-    lab = Lab.up(getattr(request.module, "LAB_HOSTS", 3))
+    """Three hosts on loopback with quick timings, shared by a module, or what its LAB brings up:
+    each host costs every test some of the machine."""
+    lab = getattr(request.module, "LAB", partial(Lab.up, 3))()
     yield lab
     lab.down()
 

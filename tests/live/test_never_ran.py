@@ -1,15 +1,12 @@
 """`lbctl logs` of a job that never ran says why."""
 
+from functools import partial
+
 import pytest
 
-from tests.live.cluster import FAST, Lab
+from tests.live.cluster import Lab
 
-
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=FAST)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs")
 
 
 def queued(lab, *words):

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,11 +28,7 @@ rule total:
 """
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")
