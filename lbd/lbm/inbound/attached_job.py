@@ -22,10 +22,17 @@ from lbd.lbm.core.jobs import Claims
 from lbd.lbm.core.slots import variables
 from lbd.lbm.handover.fds import NotNow
 from lbd.lbm.handover.records import Attached
-from lbd.lbm.inbound.checked_request import job_of, read_run_request, spec_of
 from lbd.lbm.inbound.context import DRAINED, InboundContext
-from lbd.lbm.inbound.order_from_request import explain, make_order, over_memory, withheld_here
 from lbd.lbm.inbound.performer import FAULT, Performer, Step, Steps, not_started
+from lbd.lbm.inbound.request import (
+    explain,
+    job_of,
+    make_order,
+    over_memory,
+    read_run_request,
+    spec_of,
+    withheld_here,
+)
 from lbd.lbm.inbound.stdio import JobStdio
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.link import wire as tags

@@ -21,7 +21,7 @@ from lbd.lbm.core.slots import Belongings, pack_belongings
 from lbd.lbm.handover.records import Running
 from lbd.lbm.inbound.context import DRAINED, InboundContext
 from lbd.lbm.inbound.executions import Signals
-from lbd.lbm.inbound.order_from_request import explain, phase_of
+from lbd.lbm.inbound.request import explain, phase_of
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
 from lbd.lbm.link.nonblocking_fd import settle
 from lbd.lbm.without_keeper import kill_directly
