@@ -12,6 +12,7 @@ import pytest
 from lbd.lab import namespaces, processes
 from lbd.lab.plan import toml
 from tests.live.cluster import FAST, PREFIX, Lab, assert_nothing_left, has_front
+from tests.live.fake_lbm import FakeLbm
 
 
 def need_namespaces():
@@ -149,3 +150,10 @@ def work(tmp_path):
     (work / "unlisted").write_text("mine\n")
     os.utime(work / "src/a", ns=(1, 1_234_567_890_123_456_789))
     return work
+
+
+@pytest.fixture
+def fake(short_dir):
+    fake = FakeLbm(short_dir)
+    yield fake
+    fake.close()
