@@ -12,7 +12,7 @@ from lbd.cli.complaints import EXIT_BROKEN_PIPE, EXIT_FAILED, EXIT_INTERRUPTED, 
 from lbd.config.dispatch import MODES, DispatchConfig
 from lbd.config.schema import ALGORITHMS, LbmConfig, LimConfig
 from lbd.dispatch.core.records import Fate
-from lbd.lbm.core.execution_outcome import CHECKPOINTED, LBRUN_FAILED, TIMED_OUT
+from lbd.lbm.core.execution_events import CHECKPOINTED, LBRUN_FAILED, TIMED_OUT
 from lbd.model import ENDED_STATES, HostState, JobState
 
 HOST_STATES = {

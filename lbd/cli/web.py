@@ -11,13 +11,13 @@ from lbd.cli.complaints import complain
 from lbd.cli.program import Parser
 from lbd.config.load import load
 from lbd.errors import ConfigError
-from lbd.process.handed_sockets import handed_sockets
 from lbd.process.pid_lock import take_pid_lock
 from lbd.process.stop import Stop
 from lbd.text.install_line import lacks
 
 if TYPE_CHECKING:
     from lbd.web.address import Address
+from collections.abc import MutableMapping
 
 NEEDED = ("jinja2", "starlette", "uvicorn")
 EXAMPLES = (
@@ -26,6 +26,8 @@ EXAMPLES = (
     "lbctl web login                      a link that signs you in, once",
 )
 USUAL_LISTEN = "127.0.0.1:9480"
+FIRST = 3  # of the sockets that systemd hands over
+VARIABLES = ("LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
 
 
 def main(argv: list[str]) -> int:
@@ -97,3 +99,16 @@ def listener(listen: str) -> tuple[socket.socket, "Address"]:
     sock = handed[0] if handed else bind(address)
     host, port = sock.getsockname()[:2]
     return sock, Address(host if handed else address.host, port)
+
+
+def handed_sockets(environment: MutableMapping[str, str]) -> list[socket.socket]:
+    """The listening sockets that systemd hands over (sd_listen_fds(3)): a service that is started
+    by the first who asks, or again, refuses nobody meanwhile. Their variables are taken out of
+    `environment`: what we start gets none of them."""
+    count, pid, _ = (environment.pop(name, "") for name in VARIABLES)
+    if pid != str(os.getpid()) or not count.isdecimal():
+        return []
+    found = [socket.socket(fileno=FIRST + number) for number in range(int(count))]
+    for sock in found:
+        sock.set_inheritable(False)
+    return found

@@ -17,8 +17,7 @@ import grpc.aio
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.errors import LbdError
 from lbd.local.budget import Budget
-from lbd.local.call_rates import CallRates
-from lbd.local.time_share import TimeShares
+from lbd.local.rate_limit import CallRates, TimeShares
 from lbd.local.turns import Turns
 from lbd.net.transport import HOST_HEADER, Trust
 from lbd.text.units import show_size

@@ -14,9 +14,7 @@ from collections.abc import Awaitable, Callable
 
 import grpc.aio
 
-from lbd.local.call_rates import AT_ONCE_S, TURNS_MIN
-from lbd.local.rate_limit import TURN_BYTES, Rates
-from lbd.local.time_share import TimeShares
+from lbd.local.rate_limit import AT_ONCE_S, TURN_BYTES, TURNS_MIN, Rates, TimeShares
 from lbd.net.gen import dispatch_pb2 as pb
 
 STARTS_BYTES = 1 << 20  # of one message; a larger attempt has one for itself

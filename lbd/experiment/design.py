@@ -42,14 +42,13 @@ class Measure:
     weight: float = 0.0  # of tasks that wait for disk or memory
     has_time: bool = True  # whether T is ours to choose
     utilisation: bool = False  # never above 1
-    fixed_s: float = SMOOTHING_S  # T where it is not ours to choose
 
 
 MEASURES = {
     "smoothed": Measure("smoothed", 1.0),
     "queue": Measure("smoothed"),  # of the CPU alone
-    "instant": Measure("instant", has_time=False, fixed_s=0.0),
-    "load-average": Measure("load-average", has_time=False, fixed_s=60.0),
+    "instant": Measure("instant", has_time=False),
+    "load-average": Measure("load-average", has_time=False),
     "utilisation": Measure("utilisation", utilisation=True),
 }
 

@@ -29,7 +29,7 @@ from lbd.keeper.limits.portions import at_once, kill_begun
 from lbd.keeper.protocol import PATHS, PATHS_MAX, UID
 from lbd.load import process_table
 from lbd.local import frames
-from lbd.local.subordinate_ids import person_of
+from lbd.local.caller import person_of
 
 LOOK_S, PAUSE_S = 10.0, 0.02
 MAPS_BYTES = 16 << 20

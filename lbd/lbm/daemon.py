@@ -24,10 +24,9 @@ from lbd.keeper.run_as import ROOT_UID
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.core.environment import DenyList
 from lbd.lbm.core.jobs import Jobs, LocalCap
-from lbd.lbm.core.unshared_directories import Unshared
+from lbd.lbm.core.next_host_after_refusal import Unshared
 from lbd.lbm.handover.adoption import Adoption, read_left
-from lbd.lbm.handover.saving import hand_over
-from lbd.lbm.handover.socket_closing import let_go
+from lbd.lbm.handover.saving import hand_over, let_go
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.keeper_watch import KeeperWatch
 from lbd.lbm.learnt_file import Eligibility
@@ -38,7 +37,7 @@ from lbd.lbm.link.user_threads import UserThreads
 from lbd.lbm.link.wire import MESSAGE_LIMIT_BYTES
 from lbd.lbm.outbound.context import OutboundContext, Room
 from lbd.lbm.outbound.directory import Looker
-from lbd.lbm.outbound.lim_notices import LimNotes
+from lbd.lbm.outbound.lim import LimNotes
 from lbd.lbm.own_resources import Notes, OwnNeeds, pool_of, slots_of
 from lbd.lbm.owner.accounts import LookUps
 from lbd.lbm.owner.rules import InForce
@@ -56,7 +55,7 @@ from lbd.lbm.staging.workdirs import Workdirs
 from lbd.lbm.usage.log import UsageLog
 from lbd.load import cgroup
 from lbd.local.json_socket import Json, JsonClient
-from lbd.model import JobId
+from lbd.model import HostId, JobId
 from lbd.net import transport
 from lbd.net.gen import lbm_pb2
 from lbd.net.tls import Tls
@@ -86,9 +85,9 @@ class Lbm:
         self._stop, self._ready, self._restart = stop, ready, asyncio.Event()
         cores = config.host.cores or cgroup.usable_cores()
         self._slots_wanted = config.lbm.slots or max(1, math.ceil(cores))
-        jobs = Jobs(config.lbm.history, (usage := UsageLog(config)).note)
+        usage, own = UsageLog(config), HostId(config.host.name)
+        jobs = Jobs(config.lbm.history, usage.note, own, job_numbers(Path(config.host.state_dir)))
         self._lim = JsonClient(self._runtime / "lim.sock")
-        self._leaders: dict[int, JobId] = {}
         self._rules = InForce(config, reread)
         self._keeper = KeeperWatch(config, self._rules, stop)
         self._link = self._keeper.link
@@ -113,7 +112,6 @@ class Lbm:
             drained_mark=f"{config.host.state_dir}/drained",
         )
         self._links = AcceptedLinks(self._host)
-        ids = job_numbers(Path(config.host.state_dir))
         executions, notes = self._host.executions, Notes(self._runtime / "needs")
         self._home = OutboundContext(
             config=config,
@@ -125,8 +123,6 @@ class Lbm:
             cap=LocalCap(config.lbm.fallback_slots or max(2, 2 * math.ceil(cores))),
             eligible=Eligibility(config),
             room=Room(),
-            new_id=lambda: JobId(f"{config.host.name}-{next(ids)}"),
-            is_leader=lambda peer: peer.pid in self._leaders and peer.is_there,
             looker=Looker(self._as_user, threads),
             unshared=Unshared(config.lbm.unshared_s),
             denied=DenyList(config.environment.deny, config.environment.allow),
@@ -287,13 +283,12 @@ class Lbm:
             (self._runtime / name).unlink(missing_ok=True)
 
     def _job_began(self, job: JobId, pid: int, group: str) -> None:
-        self._leaders[pid] = job
+        self._host.jobs.placed[pid] = job
         self._owner.job_began(job, pid, group)
         where: Json = {"host": self._config.host.name, "cgroup": group or None}
         self._home.notes.started(job, {**where, "pid": pid, "foreign": True})
 
     def _job_ended(self, job: JobId) -> None:
         self._owner.job_ended(job)
-        for pid in [pid for pid, held in self._leaders.items() if held == job]:
-            del self._leaders[pid]
+        self._host.jobs.forget_placed(job)
         self._home.notes.ended(job, self._config.host.name, charged=False)

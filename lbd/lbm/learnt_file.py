@@ -15,9 +15,9 @@ from pathlib import Path
 from lbd.config.schema import Config
 from lbd.lbm.core.learnt_commands import Book, UserBook, generation_of, read_lists
 from lbd.lbm.owner.accounts import user_name
+from lbd.local.caller import range_owner
 from lbd.local.json_socket import Json, Refusal
 from lbd.local.rate_limit import Rates
-from lbd.local.subordinate_ids import range_owner
 from lbd.model import Needs
 from lbd.policy.eligibility import Known, Lists, Verdict, fault_of_patterns
 from lbd.policy.invocation import key_of, name_of

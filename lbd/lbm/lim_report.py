@@ -110,7 +110,7 @@ class LimReport:
             )
         except LbdError as problem:
             return log.debug("the LIM rejected the report: %s", problem)
-        self._home.lim_heard_s = time.monotonic()
+        self._home.lim_questions.heard_s = time.monotonic()
         host.rules.load_is(answer.get("index"))
         host.why_drained = drain_in(answer)
         if self._home.queue is not None:

@@ -17,9 +17,15 @@ from typing import Protocol
 
 from lbd.config.schema import Config
 from lbd.lbm.core import journey_events as e
-from lbd.lbm.core.jobs import Slots
-from lbd.lbm.core.resources import GPU, Grant, ResourcePool
-from lbd.lbm.core.survivors import Belongings, pack_belongings, read_belongings
+from lbd.lbm.core.slots import (
+    GPU,
+    Belongings,
+    Grant,
+    ResourcePool,
+    Slots,
+    pack_belongings,
+    read_belongings,
+)
 from lbd.lbm.inbound.executions import Executions
 from lbd.load import equipment
 from lbd.load.memory import own_memory

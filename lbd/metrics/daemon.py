@@ -10,16 +10,17 @@ tried again.
 
 import asyncio
 import logging
+import ssl
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lbd import __version__
 from lbd.config.metrics import is_loopback, listen_address
 from lbd.config.schema import Config
-from lbd.errors import ConfigError
+from lbd.errors import ConfigError, PeerError
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal
-from lbd.metrics.cluster_tls import ClusterTls
 from lbd.metrics.collector import Collector
 from lbd.metrics.server import MetricsServer
 from lbd.net.tls import Tls
@@ -130,3 +131,33 @@ def own_certificate(config: Config) -> Tls | None:
         log.warning("%s", problem)
         return None
     return trust if isinstance(trust, Tls) else None
+
+
+class ClusterTls:
+    """TLS of the listener: this host's certificate is shown, one of the cluster's is asked for."""
+
+    def __init__(self, tls: Tls, *, any_client: bool) -> None:
+        """`any_client`: also those without a certificate."""
+        self._tls = tls
+        self._any_client = any_client
+        self._made: tuple[int, ssl.SSLContext] | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """As the certificate is by now: it is renewed while we run."""
+        if self._made is None or self._made[0] != self._tls.generation:
+            made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            made.minimum_version = ssl.TLSVersion.TLSv1_2
+            made.load_cert_chain(self._tls.files.credentials)
+            made.load_verify_locations(cadata=self._tls.files.read_authority().decode("ascii"))
+            made.verify_mode = ssl.CERT_NONE if self._any_client else ssl.CERT_REQUIRED
+            self._made = self._tls.generation, made
+        return self._made[1]
+
+    def check(self, connection: ssl.SSLObject) -> None:
+        """Raises PeerError if the client is a host that is revoked."""
+        if self._any_client:
+            return
+        certificate = connection.getpeercert(binary_form=True)
+        if not certificate:
+            raise PeerError("no certificate")
+        self._tls.host_of(ssl.DER_cert_to_PEM_cert(certificate).encode(), time.time())

@@ -30,9 +30,8 @@ import grpc
 import grpc.aio
 
 from lbd.errors import LbdError, PeerError
-from lbd.local.budget import Budget
+from lbd.local.budget import Budget, BudgetOfRequests
 from lbd.local.turns import Turns
-from lbd.process.garbage import BudgetOfRequests
 
 if TYPE_CHECKING:  # generic in the stubs only
     from collections.abc import Awaitable, Callable

@@ -27,8 +27,7 @@ from lbd.lim.core.messages import (
     unsealed,
     with_settings,
 )
-from lbd.local.rate_limit import Rates, turns_of
-from lbd.local.time_share import TimeShares
+from lbd.local.rate_limit import Rates, TimeShares, turns_of
 from lbd.net import convert, transport
 from lbd.net.neighbours import Skewed, ignore
 from lbd.net.question import Unanswered, ask

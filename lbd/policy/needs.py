@@ -3,7 +3,7 @@
 This is the one place that decides it. The LIM asks it of each host in its table, the LBM before it
 starts a command, the dispatcher for the jobs of its queue, and so does the simulator. What they
 know of a host differs in age alone; where the command is to run it is known for sure, and there the
-resources are handed out (lbm/core/resources.py).
+resources are handed out (lbm/core/slots.py).
 """
 
 from collections.abc import Container, Mapping

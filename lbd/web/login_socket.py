@@ -6,9 +6,8 @@ from pathlib import Path
 
 from lbd.config.load import default_runtime_dir
 from lbd.config.schema import Config
-from lbd.local.caller import Caller, caller_name
+from lbd.local.caller import Caller, caller_name, range_owner
 from lbd.local.json_socket import Json, Refusal
-from lbd.local.subordinate_ids import range_owner
 from lbd.web.sessions import LINK_S, Sessions, User
 
 SOCKET_MODE = 0o666  # every user may ask

@@ -24,10 +24,11 @@ from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.metrics import dispatcher_metrics
-from lbd.lbm.core.jobs import Job, Jobs, Slots
+from lbd.lbm.core.jobs import Job, Jobs
 from lbd.lbm.core.leases import Leases
-from lbd.lbm.session.metrics_question import lbm_metrics
-from lbd.lbm.usage.ended_jobs import EndedJobs
+from lbd.lbm.core.slots import Slots
+from lbd.lbm.session.questions import lbm_metrics
+from lbd.lbm.usage.log import EndedJobs
 from lbd.lim.metrics import lim_metrics
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, serve_json

@@ -25,8 +25,8 @@ from lbd.launch import terminal_modes as modes
 from lbd.launch.directory_stamp import is_same, read_stamp
 from lbd.lbm.core.environment import DenyList, outgoing
 from lbd.lbm.core.learnt_commands import Book
-from lbd.lbm.inbound import checked_request as run_request
-from lbd.lbm.inbound.order_from_request import make_order
+from lbd.lbm.inbound import request as run_request
+from lbd.lbm.inbound.request import make_order
 from lbd.lbm.link import wire as job_stream
 from lbd.lbm.session import request
 from lbd.lim import socket_values as requests

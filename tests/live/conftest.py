@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from lbd.lab import namespaces, processes
 from lbd.lab.plan import toml
 from tests.live.cluster import FAST, PREFIX, Lab, assert_nothing_left, has_front
+from tests.live.fake_lbm import FakeLbm
 
 
 def need_namespaces():
@@ -24,9 +26,9 @@ def need_namespaces():
 
 @pytest.fixture(scope="module")
 def lab(request):
-    """Three hosts on loopback with quick timings, shared by a module: or as many as its LAB_HOSTS
-    says, for each costs every test some of the machine."""
-    lab = Lab.up(getattr(request.module, "LAB_HOSTS", 3))
+    """Three hosts on loopback with quick timings, shared by a module, or what its LAB brings up:
+    each host costs every test some of the machine."""
+    lab = getattr(request.module, "LAB", partial(Lab.up, 3))()
     yield lab
     lab.down()
 
@@ -148,3 +150,10 @@ def work(tmp_path):
     (work / "unlisted").write_text("mine\n")
     os.utime(work / "src/a", ns=(1, 1_234_567_890_123_456_789))
     return work
+
+
+@pytest.fixture
+def fake(short_dir):
+    fake = FakeLbm(short_dir)
+    yield fake
+    fake.close()

@@ -1,6 +1,7 @@
 """A restart of LIM or LBM does not end what runs: not a byte of it is lost, or comes twice."""
 
 import signal
+from functools import partial
 
 import pytest
 
@@ -10,11 +11,7 @@ from tests.live.restarting import SETTINGS, Stream, restart
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, settings=SETTINGS)
 
 
 @pytest.mark.parametrize("hosts", [("h2",), ("h1",), ("h1", "h2")], ids=["far", "near", "both"])

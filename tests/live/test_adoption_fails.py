@@ -2,6 +2,7 @@
 
 import os
 import socket
+from functools import partial
 
 import pytest
 
@@ -18,11 +19,7 @@ from tests.live.restarting import leave
 LOST = 125
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, settings=(*FAST, "lbm.orphan_after_s=3"))
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, settings=(*FAST, "lbm.orphan_after_s=3"))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A restart of an LBM while a command reads and writes files of its user's: nothing is lost."""
 
 import random
+from functools import partial
 
 import pytest
 
@@ -13,11 +14,7 @@ SLOWLY = (
 )
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, settings=SETTINGS)
 
 
 @pytest.mark.parametrize("hosts", [("h1",), ("h1", "h2")], ids=["near", "both"])

@@ -6,6 +6,7 @@ A scenario is a generator: it starts a command, something happens in the gap, th
 import contextlib
 import signal
 import threading
+from functools import partial
 
 import psutil
 import pytest
@@ -22,11 +23,7 @@ each = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=(*SETTINGS, "dispatch.lease_s=20"))
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=(*SETTINGS, "dispatch.lease_s=20"))
 
 
 @pytest.fixture(autouse=True)

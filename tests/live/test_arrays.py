@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+from functools import partial
 
 import pytest
 
@@ -12,11 +13,7 @@ from tests.live.terminal import Terminal
 SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2", "dispatch.priorities=true")
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
 def submit(lab, *words, **options):

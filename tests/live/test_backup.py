@@ -2,20 +2,17 @@
 
 import shutil
 import tarfile
+from functools import partial
 
 import pytest
 
-from tests.live.cluster import FAST, Lab
+from tests.live.cluster import Lab
 from tests.live.trust import authority_on, files_of
 
 pytestmark = pytest.mark.live
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--tls", "--mode", "fcfs", settings=FAST)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--tls", "--mode", "fcfs")
 
 
 def test_a_bundle_holds_no_secrets(lab, tmp_path):

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+from functools import partial
 
 import psutil
 import pytest
@@ -21,9 +22,11 @@ from contract import (
     shell_status,
 )
 
+from tests.live.cluster import Lab
+
 pytestmark = pytest.mark.usefixtures("client")
 
-LAB_HOSTS = 2
+LAB = partial(Lab.up, 2)
 AWAY = WHERE["away"]
 TIMED = ("--local", "--timeout", "600")
 # Those where lbrun stays as the parent, and those where the command may be lbrun itself, replaced.

@@ -6,16 +6,17 @@ import random
 import signal
 import socket
 import subprocess
+from functools import partial
 
 import psutil
 import pytest
 from contract import PYTHON, WHERE, alive, assert_gone, bounded, everywhere, shell_status
 
-from tests.live.cluster import wait_until
+from tests.live.cluster import Lab, wait_until
 
 pytestmark = pytest.mark.usefixtures("client")
 
-LAB_HOSTS = 2
+LAB = partial(Lab.up, 2)
 BYTES = bytes(range(256)) * 7 + b"\r\n\n\0no line end"
 MIB = 1 << 20
 SHA = "import hashlib, sys; print(hashlib.file_digest(sys.stdin.buffer, 'sha256').hexdigest())"

@@ -4,18 +4,14 @@ import os
 import shutil
 import signal
 import subprocess
+from functools import partial
 
 import pytest
 from cluster import FAST, Lab
 from contract import assert_gone, assert_one_line, bounded, numbers_in, shell_status
 
-
-@pytest.fixture(scope="module")
-def lab():
-    """Who waits for room that only those outside it could make gives up soon."""
-    lab = Lab.up(3, settings=(*FAST, "lim.hold_limit_s=2.0"))
-    yield lab
-    lab.down()
+# Who waits for room that only those outside it could make gives up soon.
+LAB = partial(Lab.up, 3, settings=(*FAST, "lim.hold_limit_s=2.0"))
 
 
 # Where each lbrun of a chain sends the next one: (its options …), the host and origin of the last.

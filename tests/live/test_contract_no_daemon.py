@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from cluster import FAST, Lab, client_environment
@@ -211,11 +212,7 @@ def test_not_all_at_once_but_all(short_dir, tmp_path, slots, directory):
 # A cluster of which parts are dead
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(3, settings=(*FAST, "lbm.fallback_slots=3"))
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 3, settings=(*FAST, "lbm.fallback_slots=3"))
 
 
 @pytest.fixture(autouse=True)

@@ -1,17 +1,13 @@
 """Jobs that wait for others or for a time, on real hosts and over a restart of the dispatcher."""
 
-import pytest
+from functools import partial
 
 from tests.live.cluster import FAST, Lab
 
 SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2")
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
 def submit(lab, *words):

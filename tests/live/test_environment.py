@@ -1,5 +1,7 @@
 """What of the caller's environment a command finds, here and on another host."""
 
+from functools import partial
+
 import pytest
 
 from tests.live.cluster import Lab
@@ -11,11 +13,7 @@ GIVEN = {
 DENIED = {"DISPLAY", "SSH_AUTH_SOCK", "GITHUB_TOKEN", "XDG_RUNTIME_DIR"}
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--set", 'environment.allow=["OWN_*"]')
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--set", 'environment.allow=["OWN_*"]')
 
 
 def seen(lab, *options, **more):

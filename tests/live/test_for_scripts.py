@@ -6,21 +6,18 @@ import os
 import re
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.live.cluster import FAST, Lab
+from tests.live.cluster import Lab
 from tests.live.contract import assert_one_line, shell_status
 
 DOCS = Path(__file__).parents[2] / "docs/reference"
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=FAST)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs")
 
 
 def status_of(lab, *words, **options):

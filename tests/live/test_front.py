@@ -11,7 +11,6 @@ from pathlib import Path
 import psutil
 import pytest
 from cluster import clients_path, compile_front, has_front, wait_until
-from fake_lbm import FakeLbm
 
 from lbd.local import client_tags as tags
 from lbd.local.caller import caller_of
@@ -51,13 +50,6 @@ def sanitised(tmp_path_factory):
     if not made.exists():
         need("no sanitisers")
     return made
-
-
-@pytest.fixture
-def fake(short_dir):
-    fake = FakeLbm(short_dir)
-    yield fake
-    fake.close()
 
 
 # The source

@@ -6,7 +6,6 @@ import signal
 import time
 
 import pytest
-from fake_lbm import FakeLbm
 from test_front import done, sorted_fields
 
 from lbd.local import client_tags as tags
@@ -22,13 +21,6 @@ QUEUED = pack(tags.QUEUED, b"7")
 def front():
     """With the sanitizers: as it is installed, the tests of the queue run it."""
     return sanitized.need(sanitized.programs() / "lbrun")
-
-
-@pytest.fixture
-def fake(short_dir):
-    fake = FakeLbm(short_dir)
-    yield fake
-    fake.close()
 
 
 def of_both(fake, argv, say, **options):

@@ -1,6 +1,7 @@
 """`lbrun --array … --gang`: all jobs of an array start together, or none does."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,7 @@ until [ "$(ls at.* | wc -l)" = "$1" ]; do n=$((n + 1)); [ $n -lt 600 ] || exit 9
 """
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(3, "none", "--mode", "fcfs", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 3, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
 def submit(lab, *words, **options):

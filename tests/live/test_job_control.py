@@ -2,12 +2,15 @@
 
 import signal
 import time
+from functools import partial
 
 import psutil
 import pytest
 from terminal import INTERRUPT, STOP, Terminal
 
-LAB_HOSTS = 2
+from tests.live.cluster import Lab
+
+LAB = partial(Lab.up, 2)
 AWAY = "lbrun -H h2"
 PIPED = "lbrun -T -H h2"
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,7 @@ def commands(tmp_path):
     return make_commands(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(3, "none", settings=(*FAST, "lbm.slots=8"))
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 3, "none", settings=(*FAST, "lbm.slots=8"))
 
 
 def by_each(lab, shell, words, commands, **options):

@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from functools import partial
 
 import pytest
 
@@ -17,11 +18,7 @@ SETTINGS = (*FAST, "lim.job_threshold_s=0.01", "lim.local_threshold=0.2", "lbm.s
 MADE = (".o", ".a", ".so", ".h", "")
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(4, "none", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 4, "none", settings=SETTINGS)
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ import os
 import re
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from tests.live.cluster import FAST, Lab
+from tests.live.cluster import Lab
 from tests.live.debian_source import fetch
 from tests.live.shell_suites import Run, bash_scripts, build_tools, busybox_scripts, outcomes
 
@@ -30,11 +31,7 @@ KNOWN = {
 }
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, settings=FAST)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2)
 
 
 @pytest.fixture(scope="module")

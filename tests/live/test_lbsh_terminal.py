@@ -3,11 +3,14 @@
 import os
 import re
 import shutil
+from functools import partial
 
 import pytest
 from terminal import END, INTERRUPT, PROMPT, STOP, Terminal
 
-LAB_HOSTS = 2
+from tests.live.cluster import Lab
+
+LAB = partial(Lab.up, 2)
 RC = f"""
 PS1='{PROMPT} '
 HISTFILE=~/history

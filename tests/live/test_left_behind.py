@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import time
+from functools import partial
 
 import psutil
 import pytest
@@ -18,11 +19,7 @@ MANY = 20
 SLACK = 3  # a connection more or less
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2)
 
 
 def lbm_pid(lab, host):

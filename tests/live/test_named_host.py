@@ -1,18 +1,14 @@
 """`-H HOST` asks that host itself, whatever this host's LIM believes of it."""
 
 import signal
+from functools import partial
 
 import pytest
 
-from tests.live.cluster import FAST, SERVED, Lab
+from tests.live.cluster import SERVED, Lab
 from tests.live.contract import assert_one_line
 
-
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, settings=FAST)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2)
 
 
 @pytest.fixture(autouse=True)

@@ -3,10 +3,11 @@
 import contextlib
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from cluster import EACH_WAY, FAST, SERVED, Lab
+from cluster import EACH_WAY, SERVED, Lab
 from contract import assert_one_line
 from rogue import Peer
 
@@ -50,11 +51,7 @@ def wait_until_up(lab):
         )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, settings=FAST)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2)
 
 
 def why_down(lab, host, other):

@@ -2,19 +2,14 @@
 
 import os
 import pwd
+from functools import partial
 
 import pytest
 
-from tests.live.cluster import FAST, Lab
+from tests.live.cluster import Lab
 
 OURSELVES = pwd.getpwuid(os.geteuid()).pw_name
-
-
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=FAST)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs")
 
 
 def queued(lab, *words):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from functools import partial
 
 import pytest
 from cluster import FAST, Lab
@@ -18,11 +19,7 @@ from tests.book import DOCS, to_run
 HOSTS = ("h1", "h2", "h3", "h4")
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(len(HOSTS), "none", "--mode", "fcfs", settings=(*FAST, "lbm.slots=2"))
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, len(HOSTS), "none", "--mode", "fcfs", settings=(*FAST, "lbm.slots=2"))
 
 
 def words(program):

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import time
+from functools import partial
 
 import pytest
 
@@ -16,11 +17,7 @@ from tests.live.terminal import Terminal
 SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2")
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
 def submit(lab, *words, host="h2", **options):

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+from functools import partial
 
 import pytest
 
@@ -31,11 +32,7 @@ echo "end $LBD_ATTEMPT" >>"did.$LBD_JOB_ID"
 """
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(3, "none", "--mode", "fcfs", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 3, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
 def submit(lab, where, seconds, *words):

@@ -3,8 +3,7 @@
 import json
 import subprocess
 import time
-
-import pytest
+from functools import partial
 
 from tests.live.cluster import FAST, Lab
 from tests.live.queue_past import away
@@ -14,11 +13,7 @@ SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2", f"dispatch.max_jobs={2 
 LONG = "x" * 1000
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
 def test_an_array_of_long_commands_is_waited_for_and_looked_at(lab):

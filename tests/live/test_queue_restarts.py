@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from functools import partial
 
 import pytest
 
@@ -15,11 +16,7 @@ from tests.live.test_queue_faults import COUNTED, check_counts
 SETTINGS = (*restarting.SETTINGS, "dispatch.lease_s=40", "lbm.slots=2")
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
 def test_who_does_not_heed_term_is_killed_also_by_the_next_lbm(lab, tmp_path):

@@ -2,6 +2,7 @@
 (`dispatch.malleable`); and arrays that are to end at a time, which get as many as that takes."""
 
 import re
+from functools import partial
 
 import pytest
 
@@ -13,11 +14,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
 def submit(lab, *words):

@@ -11,11 +11,7 @@ from tests.live.cluster import FAST, Lab
 FRONTS = ("lbrun", "lbrun-python")
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=(*FAST, "dispatch.lease_s=8"))
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=(*FAST, "dispatch.lease_s=8"))
 
 
 @pytest.fixture

@@ -1,8 +1,11 @@
 """A daemon that comes back knows again what runs, and commands do not notice that it was away."""
 
+from functools import partial
+
+from tests.live.cluster import Lab
 from tests.live.restarting import leave
 
-LAB_HOSTS = 2
+LAB = partial(Lab.up, 2)
 UNTIL_TOLD = "until read -t 0 stop; do lbrun --remote true </dev/null || exit $?; done"
 
 

@@ -4,6 +4,7 @@ import os
 import pwd
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,11 +32,7 @@ rule total:
 """
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")

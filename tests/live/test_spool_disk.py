@@ -1,6 +1,7 @@
 """A host's spool is full: who reads what a job printed there is told that it may not be all."""
 
 import subprocess
+from functools import partial
 
 import pytest
 from test_queue_disk import SETTINGS, fill, mounted
@@ -11,11 +12,7 @@ CUT = "the output may be incomplete: the disk of h1 was full while the job ran"
 PRINTS = ("sh", "-c", "echo lost; true")
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(1, "none", "--mode", "fcfs", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 1, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")

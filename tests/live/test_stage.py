@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -18,11 +19,7 @@ from tests.live.cluster import FAST, Lab, wait_until
 BIG = 48 << 20
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(3, settings=(*FAST, "lbm.kill_grace_s=0.2", f"stage.max_bytes={BIG * 2}"))
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 3, settings=(*FAST, "lbm.kill_grace_s=0.2", f"stage.max_bytes={BIG * 2}"))
 
 
 def workdirs(lab, host):

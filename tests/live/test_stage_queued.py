@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from functools import partial
 
 import pytest
 from contract import assert_one_line
@@ -18,11 +19,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(3, "none", "--mode", "fcfs", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 3, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
 def lbrun(lab, cwd, *words, host="h2", **options):

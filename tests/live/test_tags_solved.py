@@ -2,6 +2,7 @@
 
 import random
 import time
+from functools import partial
 
 import pytest
 from contract import assert_one_line
@@ -15,11 +16,7 @@ JOBS = 600
 SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=1", "tags.solve_every_s=1")
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "tags", settings=SETTINGS)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "tags", settings=SETTINGS)
 
 
 def show(lab, host="h2"):

@@ -5,11 +5,12 @@ would have typed there. The page must have the words that do it here, and they m
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.live.cluster import FAST, Lab
+from tests.live.cluster import Lab
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.live
@@ -89,11 +90,7 @@ ADMINISTRATOR = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=FAST)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs")
 
 
 def test_there_are_ten_of_each():

@@ -6,13 +6,16 @@ import re
 import shutil
 import signal
 import time
+from functools import partial
 
 import psutil
 import pytest
 from contract import PYTHON
 from terminal import END, INTERRUPT, PROMPT, Terminal
 
-LAB_HOSTS = 2
+from tests.live.cluster import Lab
+
+LAB = partial(Lab.up, 2)
 AWAY = "lbrun -H h2"
 
 

@@ -1,18 +1,14 @@
 """`lbrun -n` without the queue: a command that needs several slots of one host."""
 
 import time
+from functools import partial
 
 import pytest
 
 from tests.live.cluster import FAST, Lab
 from tests.live.contract import assert_one_line, kill_tree
 
-
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(3, settings=(*FAST, "lbm.slots=3", "lim.hold_limit_s=1"))
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 3, settings=(*FAST, "lbm.slots=3", "lim.hold_limit_s=1"))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from lbd.dispatch.core.targets.arrays import Targets
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import Execution, Timer
 from lbd.lbm.core.journey import Journey
-from lbd.lbm.core.wait_for_room import SlotLine
+from lbd.lbm.core.slots import SlotLine
 from lbd.sim.faults.host import Host
 from lbd.sim.faults.ledger import Ledger
 from lbd.sim.faults.promises import BrokenPromise, Promises

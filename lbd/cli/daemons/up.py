@@ -7,13 +7,15 @@ it be killed itself, the daemons get TERM: nothing runs on unsupervised.
 
 import ctypes
 import fcntl
+import importlib
 import json
 import logging
 import os
+import select
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,9 +30,8 @@ from lbd.cli.daemons.privilege import (
     hand_over,
     make_workdir_root,
 )
-from lbd.cli.daemons.rehearsal import rehearse
 from lbd.config.schema import Config
-from lbd.errors import ConfigError
+from lbd.errors import ConfigError, LbdError
 from lbd.keeper.run_as import LocalUser
 from lbd.process import self_start
 from lbd.process.own_directory import RUNTIME, STATE, make_own
@@ -63,6 +64,8 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 HELD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGIO}
 TO_STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 IDLE_S = 3600.0
+PATIENCE_S = 10.0  # a key on a file server that is away: the daemons will find out by themselves
+LINE_BYTES = 4096
 ROOTS = ("keeper", "authority")  # what the others are not to be able to do
 
 
@@ -303,3 +306,43 @@ def signal_arrivals(descriptor: int) -> None:
     fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
+
+
+def rehearse(config: Config, names: Sequence[str], account: LocalUser | None) -> None:
+    """What the daemons would refuse of their configuration, before any of them is started.
+
+    A child looks as the user they run as: what it imports for that is not for us to keep. Raises
+    ConfigError with what the first of them would say.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, look(config, names, account).encode()[:LINE_BYTES])
+        finally:
+            os._exit(0)
+    os.close(writing)
+    try:
+        ready, _, _ = select.select([reading], [], [], PATIENCE_S)
+        said = os.read(reading, LINE_BYTES).decode(errors="replace") if ready else ""
+    finally:
+        os.close(reading)
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    if said:
+        raise ConfigError(said)
+
+
+def look(config: Config, names: Sequence[str], account: LocalUser | None) -> str:
+    """Returns what is wrong, "" if nothing is."""
+    if account is not None:
+        become(account)
+    try:
+        for name in names:
+            module = importlib.import_module(f"lbd.cli.daemons.{name}")
+            check: Callable[[Config], object] = module.check
+            check(config)
+    except LbdError as problem:
+        return str(problem)
+    return ""

@@ -37,16 +37,29 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
 from lbd.lbm.core import execution_events as e
-from lbd.lbm.core.execution_events import Action, Cause, Event, Exit, Kind, Outcome, Process, Spec
-from lbd.lbm.core.execution_outcome import OUT_OF_LEASE, lost, outcome_of
-from lbd.lbm.core.owner_presence import Treatment
-from lbd.model import JobState
+from lbd.lbm.core.execution_events import (
+    OUT_OF_LEASE,
+    Action,
+    Cause,
+    Event,
+    Exit,
+    Kind,
+    Outcome,
+    Process,
+    Spec,
+    Treatment,
+    lost,
+    outcome_of,
+)
+from lbd.lbm.core.slots import Belongings
+from lbd.model import JobId, JobState, Needs
 
 DRAINED_S = 0.2  # by then the output of what has ended has gone, unless somebody reads slowly
 KEEPER_S = 0.3  # for the keeper to end a tree: the dispatcher waits for a second at least
 RETRY_S_MIN = 0.5  # between two questions whether there is room beyond the slots
 NO_SLOT = "no free slot"
 RESTARTED = "its host's LBM was restarted"
+UNKNOWN = "the previous LBM did not hand over enough to continue it"
 
 
 class Phase(Enum):
@@ -452,3 +465,16 @@ class Execution:
             case Phase.DRAINING:
                 return [e.Drain()]
         return [e.EndTree()] if self.asked is Asked.KILL and self.phase in ALIVE else []
+
+
+def survivor(job: JobId, held: Belongings, *, is_ending: bool) -> Execution:
+    """A command that outlives its LBM, as the next one of its host sees it. Its end is awaited, and
+    then what it holds is free. `is_ending`: the keeper ends it already, with a grace; else it is
+    killed."""
+    amounts = tuple((one.name, one.amount) for one in held.grant.resources)
+    needs = Needs(amounts, counted_bytes=held.grant.memory_bytes)
+    spec = Spec(job, Kind.ATTACHED, "", 0.0, (held.width, held.width), needs=needs)
+    asked = Asked.END if is_ending else Asked.KILL
+    return Execution(
+        spec, {}, Phase.SPAWNING, has_slot=True, asked=asked, cause=Cause.LOST, reason=UNKNOWN
+    )

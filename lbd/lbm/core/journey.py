@@ -32,10 +32,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from lbd.lbm.core import journey_events as e
-from lbd.lbm.core.command_end import BY_SIGNAL, LBRUN_FAILED, CommandEnd, why_ended
-from lbd.lbm.core.journey_events import Action, Event
+from lbd.lbm.core.journey_events import (
+    BY_SIGNAL,
+    LBRUN_FAILED,
+    Action,
+    CommandEnd,
+    Event,
+    why_ended,
+)
 from lbd.lbm.core.next_host_after_refusal import NOWHERE, Bounds, Demands, Eviction, Place, Search
-from lbd.lbm.core.resources import NOTHING, Grant
+from lbd.lbm.core.slots import NOTHING, Grant
 from lbd.model import HostId, JobState, Verdict
 
 POLL_S = 0.5  # there may be room that nobody tells of

@@ -8,17 +8,56 @@ One file because it is one vocabulary: most of it is one small record after the 
 """
 
 from collections.abc import Mapping
-from errno import EACCES
+from errno import EACCES, ENOENT
 
-from lbd.lbm.core.command_end import CommandEnd, status_of_refusal
-from lbd.lbm.core.resources import NOTHING, Grant
+from lbd.lbm.core.slots import NOTHING, Grant
 from lbd.model import HostId, JobState, Verdict, quick_value
+from lbd.text.one_line import one_line
 
+LBRUN_FAILED = 125  # it never began, or its end is not known
+CANNOT_EXECUTE, NOT_FOUND = 126, 127
+BY_SIGNAL = 128  # and more, by the number
 NOT_SHARED = ("chdir", "directory")  # phases: the directory is not there, or is another one
 TAKE_ALONG = "--send and --fetch take files along"
 LACKING = (*NOT_SHARED, "exec")  # and of a host that simply does not have what is needed
 
 Slots = Mapping[HostId, tuple[int, int]]  # of each host that is up: all, and those free
+
+
+@quick_value
+class CommandEnd:
+    """As its `lbrun` hears of it."""
+
+    status: int
+    cause: str
+    host: str = ""
+    reason: str = ""
+    signal: int = 0  # its number
+    cpu_s: float = 0.0
+    attempt: int = 1  # of a job of the queue
+    heard_signals: int | None = None  # by the command, bit N for signal N; None: nobody knows
+
+
+def status_of_refusal(phase: str, errno: int) -> int:
+    """`phase`: where the start failed."""
+    if phase != "exec":
+        return LBRUN_FAILED
+    return NOT_FOUND if errno == ENOENT else CANNOT_EXECUTE
+
+
+def why_ended(
+    cause: str, reason: str, host: HostId, timeout_s: float = 0.0, memory_bytes: int = 0
+) -> str:
+    """Otherwise than by itself; "" if it did not. `reason`: as that host says, if it does."""
+    if cause == "timeout":
+        return f"ended at its time limit of {timeout_s:g} s"
+    if cause == "evicted":
+        return f"ended because the owner of {host} is back"
+    if reason := one_line(reason):
+        return f"{host}: {reason}"
+    if cause == "memory":
+        return f"over its memory limit of {memory_bytes} bytes"
+    return ""
 
 
 @quick_value

@@ -1,24 +1,11 @@
 """Is the owner of this host back, and what becomes of other hosts' commands then? Pure."""
 
 from dataclasses import dataclass
-from enum import Enum
 
 from lbd.config.access import AdmissionConfig
+from lbd.lbm.core.execution_events import Treatment
 
 CALM_S = 5.0  # load that was the owner's is believed to come again for this long
-
-
-class Treatment(Enum):
-    """Of a foreign command while it runs."""
-
-    NONE = "none"
-    NICE = "nice"
-    STILL = "still"
-    GO = "go"  # stand still, and leave if that can be
-
-    @property
-    def is_still(self) -> bool:
-        return self in (Treatment.STILL, Treatment.GO)
 
 
 @dataclass(frozen=True, slots=True)

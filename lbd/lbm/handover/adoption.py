@@ -17,8 +17,9 @@ from google.protobuf.message import DecodeError
 from lbd.errors import PeerError
 from lbd.lbm.as_user import ALONE
 from lbd.lbm.core import execution_events as e
+from lbd.lbm.core.execution import survivor
 from lbd.lbm.core.jobs import Claims
-from lbd.lbm.core.survivors import ONE_SLOT, read_belongings, survivor
+from lbd.lbm.core.slots import ONE_SLOT, read_belongings
 from lbd.lbm.handover import codec
 from lbd.lbm.handover import saving as handover
 from lbd.lbm.handover.fds import Given

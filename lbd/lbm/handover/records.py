@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from lbd.lbm.core.execution import Execution
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.journey import Journey
-from lbd.lbm.core.resources import NOTHING, Grant
+from lbd.lbm.core.slots import NOTHING, Grant
 from lbd.lbm.handover.codec import NO_FD, Fd
-from lbd.lbm.session.replies import StdFds
+from lbd.lbm.link.user_threads import StdFds
 from lbd.model import JobId
 
 # -- bytes on their way ----------------------------------------------------------------------------

@@ -16,8 +16,11 @@ import asyncio
 import errno
 import logging
 import os
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
 
@@ -51,6 +54,8 @@ FILES_S = 5.0  # for files that are on their way
 REST_S = 3.0  # for the streams to come to rest
 SETTLE_S = 3.0  # for what is half done; a thread has its turn late on a busy host
 POLL_S = 0.005
+LET_GO_S = 1.0
+STREAMS = (socket.AF_INET, socket.AF_INET6)
 ROUNDS = 10
 
 
@@ -225,3 +230,36 @@ def link_from(host: InboundContext, link: AcceptedLink, attached: list[Attached]
     stream, claims = link.stream.left(), tuple(link.claims.ids)
     stream = replace(stream, token=token, unread=(*again, *stream.unread))
     return LinkFrom(caller, stream, link.last_number, claims, tuple(workdirs))
+
+
+def let_go(report: Callable[[], None], locks: list[int], kept: list[int]) -> None:
+    """Of the locks, and of all sockets but those `kept`; then `report` is called. This process does
+    nothing afterwards but end.
+
+    The descriptors of a process are closed when its last thread has ended. A thread that is in a
+    system call on a user's file may never end: so what others must see as closed is closed by hand.
+    """
+    for lock in locks:
+        os.close(lock)
+    thread = threading.Thread(target=_let_go, args=(frozenset(kept),), daemon=True)
+    thread.start()
+    thread.join(LET_GO_S)  # a user's socket may hang, too
+    report()
+
+
+def _let_go(kept: frozenset[int]) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            is_socket = os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+            if is_socket and int(name) > 2 and int(name) not in kept:
+                _end(int(name))
+
+
+def _end(descriptor: int) -> None:
+    """Raises OSError."""
+    duplicate = os.dup(descriptor)  # whoever else closes it by its number, closes that alone
+    with socket.socket(socket.AF_UNIX, fileno=duplicate) as sock:
+        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) in STREAMS:
+            sock.shutdown(socket.SHUT_RDWR)  # and no more: gRPC's threads use it by its number
+            return
+    os.close(descriptor)

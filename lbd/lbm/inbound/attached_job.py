@@ -2,35 +2,123 @@
 
 One `AttachedJob` serves one conversation with the host where its user waits. If the origin hangs up
 or the stream breaks (the caller died, its host is cut off), it goes on alone until it has ended.
+
+It is one file because the command and its origin each end the other.
 """
 
 import asyncio
+import logging
 import os
+import signal
 import time
+from collections.abc import Callable
 
 from lbd.errors import LbdError, PeerError
-from lbd.keeper.stdin_watch import is_read
+from lbd.keeper import session_leader as monitor
+from lbd.keeper.stdin_watch import IsRead, is_read
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import NOT_SPAWNED, Execution
 from lbd.lbm.core.jobs import Claims
-from lbd.lbm.core.resources import variables
+from lbd.lbm.core.slots import variables
 from lbd.lbm.handover.fds import NotNow
 from lbd.lbm.handover.records import Attached
-from lbd.lbm.inbound.checked_request import job_of, read_run_request, spec_of
 from lbd.lbm.inbound.context import DRAINED, InboundContext
-from lbd.lbm.inbound.order_from_request import explain, make_order, over_memory, withheld_here
-from lbd.lbm.inbound.origin import Origin
-from lbd.lbm.inbound.performer import FAULT, Performer, not_started
+from lbd.lbm.inbound.performer import FAULT, Performer, Step, Steps, not_started
+from lbd.lbm.inbound.request import (
+    explain,
+    job_of,
+    make_order,
+    over_memory,
+    read_run_request,
+    spec_of,
+    withheld_here,
+)
 from lbd.lbm.inbound.stdio import JobStdio
-from lbd.lbm.inbound.steps import Step, Steps
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import Conversation
 from lbd.model import HostId, JobId
 from lbd.net.gen import lbm_pb2
+from lbd.process.job_log import JobLog
 
+job_log = JobLog(logging.getLogger("lbd.lbm"))
+
+PUMP_AFTER_S = 0.002  # what commands have printed that are over sooner is read at their end
 LINGER_S = 0.002  # a command as short as this is reported in one message
 NOBODY = "nothing is waiting for it any more"
+PROTOCOL = "its origin does not follow the protocol"
+
+
+class Origin:
+    """The host where the command's user waits. Each message of it is dealt with as it comes, until
+    `stop`: it becomes an event of the command's, or is for its `ends`."""
+
+    def __init__(
+        self, job: JobId, talk: Conversation, ends: JobStdio, feed: Callable[[e.Event], None]
+    ) -> None:
+        self._job, self._talk, self._ends, self._feed = job, talk, ends, feed
+        self._pumps: tuple[asyncio.Task[None], ...] = ()
+        self._to_pump: asyncio.TimerHandle | None = None  # not yet
+        self._is_over = False
+
+    def follow(self, leader: int, is_read: IsRead) -> None:
+        """Of the process `leader`; `is_read` as for `JobStdio.begin`."""
+        self._ends.begin(leader, lambda: self._feed(e.KillWanted()), is_read)
+        if self._ends.pty is not None:  # somebody looks at it
+            self._pump()
+        else:
+            loop = asyncio.get_running_loop()
+            self._to_pump = loop.call_later(PUMP_AFTER_S, self._pump)
+        self._talk.follow(self._listen, self._lost)
+
+    def _pump(self) -> None:
+        self._to_pump, self._pumps = None, self._ends.pump()
+
+    def drain(self) -> list[asyncio.Task[None]]:
+        """Those that have not come to the end of their output, which nobody writes any more."""
+        if self._to_pump is not None:
+            self._to_pump.cancel()
+            self._to_pump, self._pumps = None, self._ends.drain()
+        return [pump for pump in self._pumps if not pump.done()]
+
+    def stop(self) -> None:
+        self._is_over = True
+        if self._to_pump is not None:
+            self._to_pump.cancel()
+            self._ends.close()
+        for pump in self._pumps:
+            pump.cancel()
+        self._ends.stop()
+
+    def _lost(self, problem: LbdError) -> None:
+        if not self._is_over:
+            self._feed(e.GivenUp(str(problem)))
+
+    def _listen(self, tag: bytes, body: memoryview) -> None:
+        if self._is_over:  # what comes after its end is of no interest
+            return
+        try:
+            self._hear(tag, body)
+        except ValueError:  # it counts wrongly: its streams would stand still for ever
+            self._feed(e.GivenUp(PROTOCOL))
+        except Exception as fault:  # the commands of others come by the same stream
+            said = "message %r from its origin was not understood"
+            job_log.error(self._job, said, tag, problem=fault)
+            self._feed(e.GivenUp(FAULT))
+
+    def _hear(self, tag: bytes, body: memoryview) -> None:
+        """Raises ValueError."""
+        if tag == tags.SIGNAL and len(body) == 1 and 0 < body[0] < signal.NSIG:
+            self._feed(e.Signalled(body[0]))
+        elif tag == tags.FORCE:
+            self._feed(e.KillWanted())
+        elif tag == tags.GROUND and self._ends.pty is not None:
+            number = monitor.BACKGROUND if body and body[0] else monitor.FOREGROUND
+            self._feed(e.Signalled(number))
+        elif tag in tags.FOR_ENDS:
+            self._ends.hear(tag, body)
+        elif tag != tags.UNKNOWN and self._talk.is_news(tag):
+            self._talk.put(tags.UNKNOWN, tag)
 
 
 class AttachedJob(Performer):
@@ -200,8 +288,8 @@ class AttachedJob(Performer):
         self.ends = ends
         try:
             config, run_as = host.rules.config, self.admitted.run_as
-            weighs_cpu = host.link.weighs_cpu
-            order = make_order(request, run_as, config, host.workdirs.path_of(request), weighs_cpu)
+            workdir = host.workdirs.path_of(request) if request.HasField("workdir") else b""
+            order = make_order(request, run_as, config, workdir, host.link.weighs_cpu)
             if request.slots:
                 order.environment[b"LBD_SLOTS"] = b"%d" % host.slots.widths.get(self.id, 1)
             order.environment |= variables(host.slots.pool.grant_of(self.id))

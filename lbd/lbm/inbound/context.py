@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from lbd.config.schema import Config
 from lbd.keeper.run_as import Admit, Asker, LocalUser, Refuse, identify, wanted_account
-from lbd.lbm.core.jobs import Jobs, Slots
+from lbd.lbm.core.jobs import Jobs
+from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.inbound.submitted import Submitted
 from lbd.lbm.keeper_link import KeeperLink

@@ -6,10 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from lbd.lbm.core.execution import Execution
-from lbd.lbm.core.execution_events import Event, SlotGranted
-from lbd.lbm.core.jobs import Slots
-from lbd.lbm.core.owner_presence import Treatment
-from lbd.lbm.core.wait_for_room import SlotLine
+from lbd.lbm.core.execution_events import Event, SlotGranted, Treatment
+from lbd.lbm.core.slots import SlotLine, Slots
 from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
 from lbd.process.job_log import JobLog

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 
@@ -15,15 +16,14 @@ from lbd.keeper.spawn_order import Order
 from lbd.keeper.stdin_watch import command_of
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import ALIVE, Execution, Phase
-from lbd.lbm.core.execution_outcome import recorded
-from lbd.lbm.core.owner_presence import Treatment
-from lbd.lbm.core.survivors import Belongings, pack_belongings
+from lbd.lbm.core.execution_events import Treatment, recorded
+from lbd.lbm.core.slots import Belongings, pack_belongings
 from lbd.lbm.handover.records import Running
 from lbd.lbm.inbound.context import DRAINED, InboundContext
 from lbd.lbm.inbound.executions import Signals
-from lbd.lbm.inbound.order_from_request import explain, phase_of
-from lbd.lbm.inbound.steps import Step
+from lbd.lbm.inbound.request import explain, phase_of
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
+from lbd.lbm.link.nonblocking_fd import settle
 from lbd.lbm.without_keeper import kill_directly
 from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
@@ -40,6 +40,44 @@ TREATMENTS = {
     Treatment.STILL: suspension.STAND_STILL,
     Treatment.GO: suspension.STAND_STILL,
 }
+Step = Coroutine[object, object, None]
+
+
+class Steps:
+    """What is waited for on behalf of one command: one thing after the other, in one task. A task
+    of its own for each would cost a short command more than what is waited for."""
+
+    def __init__(self) -> None:
+        self._ahead: deque[Step] = deque()
+        self._next: asyncio.Future[None] | None = None
+        self.are_over = False  # no more will come
+
+    def add(self, step: Step) -> None:
+        self._ahead.append(step)
+        self._wake()
+
+    def end(self) -> None:
+        self.are_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._next is not None:
+            settle(self._next)
+
+    async def take(self) -> None:
+        """Each as it comes, until they are over."""
+        while self._ahead or not self.are_over:
+            if self._ahead:
+                await self._ahead.popleft()
+            else:
+                self._next = asyncio.get_running_loop().create_future()
+                await self._next
+
+    def left(self) -> list[Step]:
+        """Those that `take`, which was cancelled, has left."""
+        left = list(self._ahead)
+        self._ahead.clear()
+        return left
 
 
 class Performer:

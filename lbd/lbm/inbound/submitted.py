@@ -16,8 +16,7 @@ from lbd.config.dispatch import LEASE_S_MAX
 from lbd.config.schema import Config
 from lbd.keeper.run_as import LocalUser
 from lbd.keeper.spawn_order import Order, pack_common
-from lbd.lbm.inbound.checked_request import QUEUED_ID, fault_of
-from lbd.lbm.inbound.order_from_request import make_order
+from lbd.lbm.inbound.request import QUEUED_ID, fault_of, make_order
 from lbd.lbm.session.request import REQUEST_BYTES_MAX, SLOTS_MAX
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.net.parsing import parsed

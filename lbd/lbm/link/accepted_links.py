@@ -17,8 +17,7 @@ from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import TOO_MUCH_AHEAD, Conversation, Stream
 from lbd.lbm.staging.attached_workdir import serve_workdir
-from lbd.local.rate_limit import turns_of
-from lbd.local.time_share import TimeShares
+from lbd.local.rate_limit import TimeShares, turns_of
 from lbd.net import release as wire
 from lbd.net.gen import lbm_pb2
 

@@ -11,7 +11,7 @@ import grpc.aio
 from lbd.errors import LbdError, LostContact, Unavailable
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import Conversation, Stream
-from lbd.local.time_share import TimeShares
+from lbd.local.rate_limit import TimeShares
 from lbd.net import release as wire
 from lbd.net.details import in_plain_words
 from lbd.net.question import ChannelMayClose

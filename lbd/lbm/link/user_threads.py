@@ -18,12 +18,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of
+from lbd.lbm.handover.codec import Fd
+from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of, why_not
+from lbd.local.caller import person_of
 from lbd.local.descriptors import is_at_end
-from lbd.local.subordinate_ids import person_of
 from lbd.local.unwanted_descriptors import close_descriptor, close_with_descriptors
 
 THREADS_MAX = 8  # of one user
@@ -334,3 +336,30 @@ def close_after(call: Callable[[int], object], descriptor: int) -> None:
         call(descriptor)
     finally:
         os.close(descriptor)
+
+
+@dataclass(slots=True)
+class StdFds:
+    """The caller's descriptors, ours to close; None where the caller has none or keeps it."""
+
+    stdin: Fd | None = None
+    stdout: Fd | None = None
+    stderr: Fd | None = None
+
+    def copy(self) -> "StdFds":
+        """Of our own, to `close`. Raises OSError."""
+        return StdFds(*(None if fd is None else Fd(os.dup(fd)) for fd in self._all()))
+
+    def close(self, threads: Threads) -> None:
+        for descriptor in self._all():
+            if descriptor is not None:
+                threads.close(descriptor)
+
+    def why_not(self) -> str:
+        """One of them is nothing that a command could use; "" if all are."""
+        names = ("standard input", "standard output", "standard error")
+        held = [(name, fd) for name, fd in zip(names, self._all(), strict=True) if fd is not None]
+        return next(filter(None, (why_not(name, fd) for name, fd in held)), "")
+
+    def _all(self) -> tuple[Fd | None, ...]:
+        return self.stdin, self.stdout, self.stderr

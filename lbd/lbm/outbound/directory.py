@@ -17,7 +17,7 @@ from lbd.launch.directory_look import file_system, kernel_id, look
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.core.journey_events import NOT_SHARED, TAKE_ALONG
-from lbd.lbm.core.unshared_directories import Unshared
+from lbd.lbm.core.next_host_after_refusal import Unshared
 from lbd.lbm.link.user_threads import UserThreads
 from lbd.lbm.session.request import ClientRequest
 from lbd.local import client_tags as tags

@@ -14,7 +14,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.remote_run import RemoteRun
 from lbd.lbm.outbound.request import make_request, withheld
-from lbd.lbm.session.replies import Client
+from lbd.lbm.session.client import Client
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.attached_files import Staging
 from lbd.model import HostId, JobState
@@ -103,7 +103,7 @@ class RemoteCommand:
             self._job.pid = answer.pid
             note = (f"; {answer.note}" if answer.note else "") + self.withheld
             return e.StartedThere(note, self._home.is_no_less_busy(answer))
-        self._home.addresses.pop(self._place[0], None)
+        self._home.lim_questions.has_moved(self._place[0])
         return answer
 
     async def follow(self, *, keep: bool) -> e.Event:

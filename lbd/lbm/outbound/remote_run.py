@@ -22,8 +22,8 @@ from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of
 from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.opened_links import PeerLinks
 from lbd.lbm.link.pump import Sink, Source
-from lbd.lbm.link.user_threads import Threads
-from lbd.lbm.session.replies import Follower, StdFds
+from lbd.lbm.link.user_threads import StdFds, Threads
+from lbd.lbm.session.client import Follower
 from lbd.net import release as wire
 from lbd.net.gen import lbm_pb2
 from lbd.net.parsing import parsed_answer

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from lbd.local.subordinate_ids import person_of
+from lbd.local.caller import person_of
 from lbd.local.turns import Turns
 from lbd.process.timed_cache import TimedCache
 

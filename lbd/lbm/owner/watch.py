@@ -1,21 +1,186 @@
-"""Watching for the owner of this host, and doing with foreign commands what the rules say then."""
+"""Watching for the owner of this host, and doing with foreign commands what the rules say then.
+
+What shows that somebody uses the machine: terminals, keyboards, pointers, and load.
+"""
 
 import asyncio
+import functools
+import json
+import logging
+import os
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from lbd.keeper.gate import find_account
+from lbd.keeper.limits.time_limits import group_cpu_s
+from lbd.keeper.stdin_watch import members
+from lbd.lbm.core.execution_events import Treatment
 from lbd.lbm.core.owner_book import OwnerBook, Standing, Verdict
-from lbd.lbm.core.owner_presence import Presence, Seen, Treatment
+from lbd.lbm.core.owner_presence import Presence, Seen
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.executions import Live
-from lbd.lbm.owner.book_file import BookFile
 from lbd.lbm.owner.rules import time_of_day
-from lbd.lbm.owner.signs import Signs
+from lbd.load import process_table, procfs
+from lbd.load.input_devices import InputDevices
+from lbd.load.procfs import read_small
+from lbd.local.caller import person_of
 from lbd.model import HostId, JobId
+from lbd.process.whole_file import write_whole
+
+log = logging.getLogger("lbd.lbm")
 
 WATCH_S = 1.0
+SAVE_EVERY_S = 300.0  # the record
+FILE_BYTES_MAX = 1 << 18
+AT_INPUT = "a keyboard or mouse"
+TYPED_MEANWHILE_S = 1.0
+NOBODY, INIT = 0, 1
+IsForeign = Callable[[os.stat_result], bool]
+
+
+class Signs:
+    """Foreign commands, which are none, are known by their roots."""
+
+    def __init__(self) -> None:
+        self._inputs = InputDevices()
+        self._roots: dict[JobId, tuple[int, str]] = {}
+        self._cpu_s: dict[JobId, float] = {}
+        # the CPU time of all until the last look, and when that was; what was used before the first
+        # look was for starting the daemons
+        self._busy: tuple[float, float] | None = None
+
+    @property
+    def has_jobs(self) -> bool:
+        return bool(self._roots)
+
+    def job_began(self, job: JobId, pid: int, group: str) -> None:
+        self._roots[job] = pid, group
+
+    def job_ended(self, job: JobId) -> None:
+        for known in (self._roots, self._cpu_s):
+            known.pop(job, None)
+
+    def close(self) -> None:
+        self._inputs.close()
+
+    def see(self, owners: tuple[str, ...], *, input_too: bool) -> Seen:
+        """`owners`: whose terminals count, everybody's if there are none."""
+        uids = {account.uid for name in owners if (account := find_account(name)) is not None}
+        whose = uids if owners else None
+        terminal, used_s = last_used(whose, self._foreign(), time.time() + TYPED_MEANWHILE_S)
+        now_s = time.time()
+        if input_too and (typed_s := self._inputs.look(now_s)) > used_s:
+            terminal, used_s = AT_INPUT, typed_s
+        idle_s = None if not terminal else max(0.0, now_s - used_s)
+        return Seen(idle_s, terminal, self._others_load())
+
+    def _foreign(self) -> IsForeign:
+        """Tells the terminals that foreign commands have made for themselves, in which the owner
+        types nothing. A user who has commands here may have some of both kinds: the owner's has a
+        process that is not below our keeper."""
+        pids = [pid for pid, _ in self._roots.values()]
+        roots = [task for task in map(process_table.task_of, pids) if task is not None]
+        given = {task.terminal for task in roots}
+        users = {person_of(process_table.uid_of(pid)) for pid in pids}
+
+        @functools.cache
+        def used_elsewhere() -> set[int]:
+            everybody = process_table.everybody()
+            keepers = {task.parent for task in roots} - {NOBODY, INIT}
+            foreign = process_table.with_descendants(keepers, everybody)
+            return {task.terminal for pid, task in everybody.items() if pid not in foreign}
+
+        def is_foreign(terminal: os.stat_result) -> bool:
+            if terminal.st_rdev in given:
+                return True
+            return person_of(terminal.st_uid) in users and terminal.st_rdev not in used_elsewhere()
+
+        return is_foreign
+
+    def _others_load(self) -> float:
+        """Cores, since the last look; 0 at the first one."""
+        now_s, busy = time.monotonic(), procfs.machine_cpu_s()
+        foreign_s = 0.0
+        for job, (pid, group) in self._roots.items():
+            cpu_s = cpu_s_of(pid, group)
+            foreign_s += max(0.0, cpu_s - self._cpu_s.get(job, cpu_s))
+            self._cpu_s[job] = cpu_s
+        before_s, then_s = self._busy or (busy, now_s)
+        self._busy = busy, now_s
+        return max(0.0, busy - before_s - foreign_s) / max(0.01, now_s - then_s)
+
+
+def last_used(uids: set[int] | None, is_foreign: IsForeign, until_s: float) -> tuple[str, float]:
+    """The terminal that was read last and when (UNIX time); "" if there is none. `uids`: whose.
+    A date after `until_s` is no sign: anyone with a terminal can set it."""
+    found = "", 0.0
+    places = [("/dev/pts/", "pts/"), ("/dev/", "")]
+    for directory, shown in places:
+        with suppress(OSError):
+            for name in os.listdir(directory):
+                number = name if shown else name.removeprefix("tty")
+                if not number.isdecimal() or (number == "0" and not shown):
+                    continue
+                with suppress(OSError):
+                    status = os.stat(directory + name)
+                    theirs = uids is None or status.st_uid in uids
+                    is_later = found[1] < status.st_atime <= until_s
+                    if theirs and is_later and not is_foreign(status):
+                        found = shown + name, status.st_atime
+    return found
+
+
+def cpu_s_of(pid: int, group: str) -> float:
+    """What a job has used so far, about."""
+    counted_s = group_cpu_s(group)
+    if counted_s is not None:
+        return counted_s
+    tasks = (process_table.task_of(member) for member in members(pid, group))
+    return sum(task.cpu_ticks for task in tasks if task is not None) / procfs.TICKS_PER_S
+
+
+class BookFile:
+    """The book, kept over restarts. A damaged file is reported once and begun again."""
+
+    def __init__(self, path: Path, book: OwnerBook) -> None:
+        self._path, self._book = path, book
+        self._saved_s: float | None = None
+        self._trouble = ""
+        try:
+            data = read_small(str(path), FILE_BYTES_MAX)
+            book.read(json.loads(data), time.time())
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, RecursionError) as problem:
+            log.warning("%s: %s; starting again with an empty record", path, str(problem)[:200])
+
+    async def save(self, now_s: float) -> None:
+        """Now and then."""
+        if self._saved_s is None:
+            self._saved_s = now_s
+        if not 0 <= now_s - self._saved_s < SAVE_EVERY_S and self._book.is_here is not None:
+            self._saved_s = now_s
+            await asyncio.to_thread(self._write, self._data(now_s))
+
+    def write(self, now_s: float) -> None:
+        if self._book.is_here is not None:
+            self._write(self._data(now_s))
+
+    def _data(self, now_s: float) -> bytes:
+        return json.dumps(self._book.to_json(now_s), separators=(",", ":")).encode()
+
+    def _write(self, data: bytes) -> None:
+        """Whole or not at all. For its daemon alone: it says when a person is there."""
+        try:
+            write_whole(self._path, data, 0o600)
+            self._trouble = ""
+        except OSError as problem:
+            if (text := str(problem)) != self._trouble:
+                log.warning("cannot save the owner's record: %s", text)
+            self._trouble = text
 
 
 class Owner:

@@ -17,14 +17,13 @@ from lbd.keeper.spawn_order import Order
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.attempts_ahead import WAIT_S
 from lbd.lbm.core.execution import Execution, Phase, Timer
+from lbd.lbm.core.execution_events import Treatment
 from lbd.lbm.core.jobs import Job
-from lbd.lbm.core.owner_presence import Treatment
-from lbd.lbm.core.resources import granted_text, variables
+from lbd.lbm.core.slots import granted_text, variables
 from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
-from lbd.lbm.inbound.dry_start import dry_start
-from lbd.lbm.inbound.order_from_request import make_order, over_memory, phase_of
 from lbd.lbm.inbound.performer import FAULT, Performer, job_log, not_started
+from lbd.lbm.inbound.request import dry_start, make_order, over_memory, phase_of
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.own_files import EXIT_CANNOT_OPEN, own_files, why_not_opened, writing_to
 from lbd.lbm.queue.spool import Spool

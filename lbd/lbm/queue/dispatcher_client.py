@@ -19,9 +19,8 @@ from lbd.lbm.queue.departures import Departures
 from lbd.lbm.queue.other_spools import OtherSpools, why_of
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.session.cluster import Cluster
-from lbd.local.call_rates import USER_SHARE, CallRates
 from lbd.local.json_socket import JsonClient
-from lbd.local.time_share import TimeShares
+from lbd.local.rate_limit import USER_SHARE, CallRates, TimeShares
 from lbd.model import target_of
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import parsed_answer
@@ -73,9 +72,10 @@ class DispatcherClient:
         self._peers = peers
         self._cluster = Cluster(config, lim, peers)
         own = config.dispatch
+        self._configured = own.hosts
         self.spool = Spool(config.host.state_dir, own.max_output_bytes)
         self.spools = OtherSpools(config.host.name, peers, self._cluster)
-        self.hosts = own.hosts  # that may lead
+        self.hosts = self._configured  # that may lead
         self.has_queue = asyncio.Event()  # some host may
         self.leader = own.host  # the last that was there
         self._earlier = ""  # a leader of an earlier release
@@ -89,7 +89,7 @@ class DispatcherClient:
 
     def follow(self, hosts: Sequence[str] | None) -> None:
         """The hosts that the cluster's settings name; None: lbd.toml says."""
-        found = self._config.dispatch.hosts if hosts is None else tuple(hosts)
+        found = self._configured if hosts is None else tuple(hosts)
         if found != self.hosts:
             self.hosts, self._doubted, self._lost_s = found, "", time.monotonic()
             self.leader = self.leader if self.leader in found else next(iter(found), "")

@@ -27,6 +27,7 @@ from lbd.lbm.core.attempts_ahead import Ahead
 from lbd.lbm.core.execution import Phase, Timer
 from lbd.lbm.core.leases import Key, Leases
 from lbd.lbm.core.pending_updates import PendingReports
+from lbd.lbm.core.slots import OthersUse
 from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.submitted import fault_of_start
@@ -36,10 +37,9 @@ from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_words import SAID_MAX, TOO_MUCH, is_too_much, read_down, refusal
 from lbd.lbm.queue.lease_watch import LeaseWatch
 from lbd.lbm.queue.logs import output_of
-from lbd.lbm.queue.others_use import OthersUse
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.queue.spool_room import SpoolCare
-from lbd.local.time_share import TimeShares
+from lbd.local.rate_limit import TimeShares
 from lbd.model import Closed, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s

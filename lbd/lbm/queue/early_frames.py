@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from lbd.lbm.core.command_end import BY_SIGNAL, CommandEnd
 from lbd.lbm.core.journey import ENDING_SIGNALS
+from lbd.lbm.core.journey_events import BY_SIGNAL, CommandEnd
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.local import client_tags as tags
 from lbd.local import frames

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from lbd.errors import LbdError, Unavailable
-from lbd.lbm.core.command_end import BY_SIGNAL, LBRUN_FAILED, CommandEnd
 from lbd.lbm.core.journey import ENDING_SIGNALS
+from lbd.lbm.core.journey_events import BY_SIGNAL, LBRUN_FAILED, CommandEnd
 from lbd.lbm.queue.dispatcher_client import DispatcherClient, Watching
 from lbd.lbm.queue.followed_array import KILL, AwaitedJobs, FollowedArray
 from lbd.lbm.queue.shown_output import RETRY_FOR_S, RETRY_S, Patience, ShownOutput
-from lbd.lbm.session.replies import pack_end
+from lbd.lbm.session.client import pack_end
 from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.local import client_tags as tags
 from lbd.local.client_frames import Frame

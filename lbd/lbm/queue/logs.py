@@ -16,7 +16,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from lbd.lbm.core.admission import origin_fault
-from lbd.lbm.inbound.checked_request import QUEUED_ID
+from lbd.lbm.inbound.request import QUEUED_ID
 from lbd.lbm.queue.spool import Piece, Spool
 from lbd.local.rate_limit import Rates
 from lbd.net.gen import dispatch_pb2 as pb

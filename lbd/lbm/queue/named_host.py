@@ -10,6 +10,7 @@ from lbd.errors import LbdError
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
+from lbd.net.parsing import parsed
 from lbd.text.one_line import one_line
 
 ANSWER_S = 2.0
@@ -22,7 +23,7 @@ async def why_refused(home: OutboundContext, asked: pb.SubmitRequest) -> str:
     if asked.only in ("", home.config.host.name) or asked.after or asked.HasField("not_before"):
         return ""
     spec = asked.spec
-    run = lbm_pb2.RunRequest.FromString(spec.run_request or spec.staged_request)
+    run = parsed(lbm_pb2.RunRequest, spec.run_request or spec.staged_request)
     question = lbm_pb2.RunRequest(
         job_id="check",
         origin=run.origin,

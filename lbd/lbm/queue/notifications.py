@@ -27,7 +27,7 @@ from lbd.config.schema import Config
 from lbd.errors import LbdError, Unavailable
 from lbd.keeper.limits.time_limits import KEEPER
 from lbd.lbm.as_user import AsUser
-from lbd.lbm.inbound.order_from_request import make_order
+from lbd.lbm.inbound.request import make_order
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.staging.pack_store import sync

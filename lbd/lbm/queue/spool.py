@@ -31,17 +31,19 @@ its file and to bound it, as an owner could. So that it can open its own output 
 the access control list names its account, where the file system has such lists.
 """
 
+import asyncio
 import contextlib
 import fcntl
 import os
 import stat
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from lbd.lbm.link.user_threads import HUNG_S, Call, UserThreads
 from lbd.lbm.paths import spool_root
 from lbd.lbm.queue.holes import Holes, TooMuch
 from lbd.lbm.queue.output_file import (
@@ -58,7 +60,6 @@ from lbd.lbm.queue.output_file import (
     read_at_once,
     sizes_of,
 )
-from lbd.lbm.queue.user_calls import UserCalls
 from lbd.process.boot_clock import clock_s
 
 PIECE_BYTES = 256 << 10
@@ -74,9 +75,38 @@ BLANKS = 16  # empty files that are remembered for others
 FULL_BYTES = 64 << 10  # with less a disk counts as full
 FULL_WHY = "its output may be incomplete: its host's disk was full"
 QUICK_WHY = "it printed more than fits: its host's disk was full"
-
-
 Done = TypeVar("Done")
+
+
+class UserCalls:
+    """Calls that may wait for the lock of a file, in threads of the user whose file it is: one at a
+    time for each thing that there is to do."""
+
+    def __init__(self) -> None:
+        self.threads = UserThreads()
+        self._under_way: dict[tuple[int, Hashable], Call] = {}
+
+    def start(self, uid: int, what: Hashable, call: Callable[[], object]) -> Call:
+        """Not as long as one for the same is under way; that one is returned then."""
+        known = self._under_way.get((uid, what))
+        if known is None:
+            known = self._under_way[uid, what] = self.threads.of(uid).start(call)
+            known.done.add_done_callback(lambda _: self._under_way.pop((uid, what), None))
+        return known
+
+    def is_under_way(self, uid: int, what: Hashable, longer_than_s: float = 0.0) -> bool:
+        known = self._under_way.get((uid, what))
+        began_s = known.began_s if known is not None else 0.0
+        return known is not None and (
+            not longer_than_s or 0.0 < began_s < time.monotonic() - longer_than_s
+        )
+
+    async def run(self, uid: int, what: Hashable, call: Callable[[], Done]) -> Done | None:
+        """Likewise; None if it has not been made within a moment: it goes on. Raises what it
+        raises."""
+        done = self.start(uid, what, call).done
+        await asyncio.wait((done,), timeout=HUNG_S)
+        return done.result() if done.done() else None  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lbd.errors import LbdError, Unavailable
-from lbd.lbm.core.command_end import LBRUN_FAILED, CommandEnd
 from lbd.lbm.core.jobs import Job
+from lbd.lbm.core.journey_events import LBRUN_FAILED, CommandEnd
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.request import make_request
@@ -25,19 +25,18 @@ from lbd.lbm.queue.early_frames import EarlyFrames, OnItsWay, report_waiting
 from lbd.lbm.queue.follow import FollowedJobs
 from lbd.lbm.queue.followed_array import FollowedArray
 from lbd.lbm.queue.named_host import why_refused
+from lbd.lbm.session.client import pack_end
 from lbd.lbm.session.peer_process import PeerProcess
-from lbd.lbm.session.replies import pack_end
 from lbd.lbm.session.request import WORDS_MAX, ClientRequest, request_of, within
 from lbd.lbm.staging.pack_store import Note
 from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.admins import Admins
-from lbd.local.caller import Caller
+from lbd.local.caller import Caller, range_owner
 from lbd.local.client_frames import Frame
 from lbd.local.field_reader import Reader, by_key
 from lbd.local.field_table import Field
-from lbd.local.subordinate_ids import range_owner
 from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2

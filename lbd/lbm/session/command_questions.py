@@ -17,7 +17,7 @@ from lbd.keeper.file_worker import send_signal
 from lbd.keeper.run_as import ROOT_UID, Asker, is_same
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.vouching import fault_of_speaker
-from lbd.lbm.inbound.checked_request import JOB_ID
+from lbd.lbm.inbound.request import JOB_ID
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.session.job_records import ended_record, is_plain_of, job_json, job_record

@@ -13,7 +13,7 @@ from pathlib import Path
 from lbd.errors import LbdError, PeerError, Unavailable
 from lbd.keeper.run_as import Asker
 from lbd.lbm.core.vouching import why_withheld
-from lbd.lbm.inbound.checked_request import JOB_ID
+from lbd.lbm.inbound.request import JOB_ID
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.session.cluster import ClusterHost

@@ -11,10 +11,8 @@ from lbd.errors import Unavailable
 from lbd.keeper.run_as import Refuse
 from lbd.lbm.core.journey import keeps_here
 from lbd.lbm.core.next_host_after_refusal import as_excluded
-from lbd.lbm.inbound.checked_request import read_run_request
 from lbd.lbm.inbound.context import DRAINED, InboundContext
-from lbd.lbm.inbound.dry_start import dry_start
-from lbd.lbm.inbound.order_from_request import make_order, phase_of
+from lbd.lbm.inbound.request import dry_start, make_order, phase_of, read_run_request
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.request import stamp_message

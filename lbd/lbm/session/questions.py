@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import Callable
 
 from lbd import __version__
@@ -20,7 +21,6 @@ from lbd.lbm.session.cpu_used import CpuUsed
 from lbd.lbm.session.daemon_lines import DaemonLines
 from lbd.lbm.session.explain import Checks
 from lbd.lbm.session.job_records import is_plain_of, job_json, job_record
-from lbd.lbm.session.metrics_question import lbm_metrics
 from lbd.lbm.session.owner_questions import OwnerAnswers
 from lbd.lbm.session.queue_questions import NO_UID, QueueAnswers
 from lbd.lbm.session.usage_questions import UsageAnswers
@@ -29,13 +29,16 @@ from lbd.local.admins import Admins
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal
 from lbd.local.long_answers import in_turns
-from lbd.model import JobId
+from lbd.model import JobId, JobState
 from lbd.net.gen import lbm_pb2
+from lbd.process.boot_clock import clock_s
 from lbd.process.own_figures import OwnFigures
+from lbd.process.written_disks import disk_metrics, disks_of, written
 from lbd.text.one_line import one_line
 
 PEER_JOBS_TIMEOUT_S = 2.0
 PEER_JOBS_MAX = 100_000  # of one host
+STATES = (JobState.PENDING.value, JobState.RUNNING.value, JobState.SUSPENDED.value)
 
 
 class Questions:
@@ -235,3 +238,37 @@ def as_list(value: object) -> list[object]:
     if not isinstance(value, list):
         raise TypeError("expected a list")
     return value
+
+
+def lbm_metrics(host: InboundContext, home: OutboundContext) -> Json:
+    """What an LBM answers to `metrics`: see lbd/metrics/core/table.py."""
+
+    jobs: Counter[tuple[str, str]] = Counter()
+    for job in host.jobs.running.values():
+        if not job.queued_at:
+            jobs["foreign" if job.foreign else "attached", job.state.value] += 1
+    kinds = ("attached", "foreign")
+    return {
+        "slots": host.slots.total,
+        "slots_used": host.slots.used,
+        "commands_waiting": len(host.slots.waiting) + len(home.room.waiting),
+        "jobs": [[kind, state, jobs[kind, state]] for kind in kinds for state in STATES],
+        "jobs_not_recorded": home.usage.lost,
+        "keeper_up": bool(host.link.pid),
+        **home.usage.ended_jobs.answer(),
+        **lease_metrics(home),
+        **disk_metrics(disks_of(written(host.config))),
+    }
+
+
+def lease_metrics(home: OutboundContext) -> Json:
+    if home.queue is None:
+        return {}
+    leases = home.queue.leases
+    return {
+        "attempts_held": len(leases.until_s),
+        "lease_margin_seconds": leases.margins.answer(),
+        "lease_margin_min_seconds": (
+            min(leases.until_s.values()) - clock_s() if leases.until_s else None
+        ),
+    }

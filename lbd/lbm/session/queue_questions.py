@@ -20,14 +20,18 @@ from lbd.lbm.queue.dispatcher_client import (
     ranges_of,
 )
 from lbd.lbm.queue.logs import cut_short
-from lbd.lbm.session.array_json import array_json, counts_json, name_of, update_of, which_task
 from lbd.lbm.session.job_records import attempt_json, given_json, job_json, needs_json
-from lbd.lbm.session.prediction_json import (
+from lbd.lbm.session.queue_json import (
+    array_json,
     calibration_json,
+    counts_json,
     interval,
+    name_of,
     prediction_json,
     speedup_json,
     speedup_of,
+    update_of,
+    which_task,
 )
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller

@@ -11,23 +11,22 @@ from functools import partial
 from typing import TypeVar
 
 from lbd.errors import PeerError
-from lbd.lbm.core.command_end import CommandEnd
 from lbd.lbm.core.journey import JourneyPhase
-from lbd.lbm.core.resources import NOTHING, Grant
+from lbd.lbm.core.journey_events import CommandEnd
+from lbd.lbm.core.slots import NOTHING, Grant
 from lbd.lbm.handover.codec import Fd
 from lbd.lbm.handover.fds import NotNow
 from lbd.lbm.handover.records import ClientState
 from lbd.lbm.link import wire as stream
+from lbd.lbm.link.user_threads import StdFds
 from lbd.lbm.outbound.command import Command
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.remote_command import Talks
 from lbd.lbm.owner.accounts import NAMES, user_name
 from lbd.lbm.queue.submit import read_queued, serve_queued
-from lbd.lbm.session.attending import Attending
-from lbd.lbm.session.caller_stdio import CallerStdio
+from lbd.lbm.session.client import Attending, CallerStdio, Pipes, pack_end, pack_place
 from lbd.lbm.session.local_cpu import LocalCpu
 from lbd.lbm.session.peer_process import PeerProcess
-from lbd.lbm.session.replies import Pipes, StdFds, pack_end, pack_place
 from lbd.lbm.session.request import (
     ClientRequest,
     read_request,

@@ -15,10 +15,11 @@ from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.journey_events import Refused
 from lbd.lbm.handover.codec import Fd
 from lbd.lbm.link import wire as tags
+from lbd.lbm.link.user_threads import StdFds
 from lbd.lbm.outbound.remote_run import RemoteRun
 from lbd.lbm.outbound.request import make_request
+from lbd.lbm.session.client import Pipes
 from lbd.lbm.session.peer_process import PeerProcess
-from lbd.lbm.session.replies import Pipes, StdFds
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.step import complaint_in
 from lbd.local import client_tags

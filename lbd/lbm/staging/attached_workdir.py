@@ -8,8 +8,8 @@ import asyncio
 from google.protobuf.message import DecodeError
 
 from lbd.keeper.run_as import Refuse
-from lbd.lbm.inbound.checked_request import JOB_ID, is_job_of
 from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.inbound.request import JOB_ID, is_job_of
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import Conversation
 from lbd.lbm.staging.workdirs import FilesRefused, check_allowed

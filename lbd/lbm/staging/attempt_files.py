@@ -14,7 +14,7 @@ from lbd.errors import Unavailable
 from lbd.keeper.run_as import LocalUser
 from lbd.keeper.spawn_order import Order
 from lbd.lbm.inbound.context import InboundContext
-from lbd.lbm.inbound.order_from_request import make_order
+from lbd.lbm.inbound.request import make_order
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.output_file import remove
 from lbd.lbm.staging.pack_transfer import receive_pack

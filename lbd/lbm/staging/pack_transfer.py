@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from lbd.config.schema import StageConfig
 from lbd.errors import Unavailable
-from lbd.lbm.inbound.checked_request import QUEUED_ID
+from lbd.lbm.inbound.request import QUEUED_ID
 from lbd.lbm.queue.other_spools import OtherSpools
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.staging.pack_store import PackStore

@@ -26,7 +26,8 @@ from lbd.config.schema import StageConfig
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import LocalUser
 from lbd.lbm.as_user import AsUser
-from lbd.lbm.core.jobs import USER_SHARE, Jobs
+from lbd.lbm.core.jobs import Jobs
+from lbd.lbm.core.slots import USER_SHARE
 from lbd.net.gen import lbm_pb2
 from lbd.pack.clear import clear_away
 

@@ -7,21 +7,25 @@ does not keep up, or fails, jobs go unrecorded and are counted, which `lbctl sta
 import asyncio
 import contextlib
 import logging
+import math
 import queue
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from lbd.config.schema import Config
 from lbd.errors import Unavailable
-from lbd.lbm.core.execution_events import Cause
-from lbd.lbm.core.execution_outcome import REQUEUED
+from lbd.lbm.core.execution_events import REQUEUED, Cause
 from lbd.lbm.core.jobs import Job
-from lbd.lbm.usage.ended_jobs import EndedJobs
-from lbd.lbm.usage.record import is_continued, usage_of
+from lbd.lbm.usage.measures import SIZE_S_MIN
+from lbd.lbm.usage.record import usage_of
 from lbd.lbm.usage.store import UsageStore
+from lbd.metrics.core.histogram import Histogram
+from lbd.metrics.core.table import SLOWDOWNS, TIMES_S
 from lbd.model import JobState
 from lbd.process.job_log import JobLog
 
@@ -34,12 +38,76 @@ WORKS_MAX = 64  # what the thread is to do
 ANSWER_S = 10.0
 CLOSE_S = 2.0
 FILE = "usage.sqlite"
+ATTACHED, QUEUED = "attached", "queued"
 # SQLite cannot hold such a number or such text.
 CANNOT_BE = (OverflowError, ValueError)
 # Of an attempt that was not the job's last
 BEGUN_ANEW = (*(one.value for one in (Cause.LOST, Cause.CUT, Cause.EVICTED)), REQUEUED)
 
 Found = TypeVar("Found")
+
+
+def slowdown(response_s: float, cpu_s: float) -> float:
+    """NaN for what used hardly any CPU time."""
+    return max(0.0, response_s - cpu_s) / cpu_s if cpu_s >= SIZE_S_MIN else math.nan
+
+
+@dataclass(slots=True)
+class Times:
+    waiting: Histogram = field(default_factory=lambda: Histogram(TIMES_S))
+    response: Histogram = field(default_factory=lambda: Histogram(TIMES_S))
+    slowdown: Histogram = field(default_factory=lambda: Histogram(SLOWDOWNS))
+    cpu_s: float = 0.0
+
+
+@dataclass(slots=True)
+class EndedJobs:
+    """What is counted of each job's end, for metrics.
+
+    Jobs of users of this host, and, of the queue's, those that ran here: where they ended is the
+    dispatcher's to count, how long they waited and took is known here alone.
+    """
+
+    outcomes: Counter[str] = field(default_factory=Counter)  # of attached ones
+    here: int = 0
+    elsewhere: int = 0
+    wrong: int = 0
+    times: dict[str, Times] = field(default_factory=lambda: {ATTACHED: Times(), QUEUED: Times()})
+
+    def note(self, job: Job) -> None:
+        if not job.queued_at:
+            self.outcomes[job.state.value] += 1
+            if job.started is not None:
+                self._picked(job)
+        if job.started is None or job.finished is None:
+            return
+        times = self.times[QUEUED if job.queued_at else ATTACHED]
+        response_s = max(0.0, job.finished - job.submitted)
+        times.waiting.note(max(0.0, job.started - job.submitted))
+        times.response.note(response_s)
+        cpu_s = job.cpu_s or 0.0
+        if cpu_s > 0.0 and math.isfinite(cpu_s):  # another host's word
+            times.cpu_s += cpu_s
+            if not math.isnan(found := slowdown(response_s, cpu_s)):
+                times.slowdown.note(found)
+
+    def _picked(self, job: Job) -> None:
+        if job.host == job.origin:
+            self.here += 1
+        else:
+            self.elsewhere += 1
+            self.wrong += job.wrong
+
+    def answer(self) -> dict[str, object]:
+        return {
+            "jobs_ended": [[state, ATTACHED, count] for state, count in self.outcomes.items()],
+            "picks": [["here", self.here], ["elsewhere", self.elsewhere]],
+            "wrong_picks": self.wrong,
+            "job_waiting_seconds": [[kind, t.waiting.answer()] for kind, t in self.times.items()],
+            "job_response_seconds": [[kind, t.response.answer()] for kind, t in self.times.items()],
+            "job_slowdown": [[kind, t.slowdown.answer()] for kind, t in self.times.items()],
+            "job_cpu_seconds": [[kind, t.cpu_s] for kind, t in self.times.items()],
+        }
 
 
 class UsageLog:
@@ -59,7 +127,7 @@ class UsageLog:
         """It has ended. Those of other hosts' users are on record there."""
         if job.foreign and (not job.queued_at or job.reason in BEGUN_ANEW):
             return
-        if not is_continued(job):
+        if not job.is_continued:
             self.ended_jobs.note(job)
         if not self._config.max_rows:
             return

@@ -98,11 +98,6 @@ class Measure:
         return self.wrong / self.jobs if self.jobs else math.nan
 
 
-def slowdown(response_s: float, cpu_s: float) -> float:
-    """NaN for what used hardly any CPU time."""
-    return max(0.0, response_s - cpu_s) / cpu_s if cpu_s >= SIZE_S_MIN else math.nan
-
-
 def step_of(value: float) -> int:
     return round(math.log(max(value, LEAST)) * STEPS)
 

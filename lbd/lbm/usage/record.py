@@ -40,11 +40,6 @@ class Usage:
     uid: int | None = None  # of `user` at the origin
 
 
-def is_continued(job: Job) -> bool:
-    """Whether this is an attempt that stopped at a checkpoint: its job has not ended."""
-    return bool(job.queued_at) and job.reason == CHECKPOINT
-
-
 def usage_of(job: Job) -> Usage:
     """Raises nothing: a clock that was set back makes no negative times."""
     finished = job.finished if job.finished is not None else job.submitted
@@ -62,14 +57,14 @@ def usage_of(job: Job) -> Usage:
         command=key_of(job.command)[:TEXT_CHARACTERS],
         origin=str(origin)[:TEXT_CHARACTERS],
         host=host[:TEXT_CHARACTERS],
-        failed=job.state not in (JobState.DONE, JobState.UNKNOWN) and not is_continued(job),
+        failed=job.state not in (JobState.DONE, JobState.UNKNOWN) and not job.is_continued,
         moved=began and job.host != origin,
         wrong=began and job.wrong,
         pinned=job.pinned or bool(job.queued_at),
         id=job.queued_as or str(job.id),  # not the attempt's
         name=job.name[:TEXT_CHARACTERS],
         words=b"\0".join(job.command)[:WORDS_BYTES],
-        state=CHECKPOINT if is_continued(job) else job.state.value,
+        state=CHECKPOINT if job.is_continued else job.state.value,
         exit_status=job.exit_status,
         reason=job.reason[:TEXT_CHARACTERS],
         uid=job.uid,

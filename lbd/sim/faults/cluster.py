@@ -19,8 +19,8 @@ from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.core.malleable.heads import FREE
 from lbd.lbm.core import execution_events as x
 from lbd.lbm.core import journey_events as e
-from lbd.lbm.core.command_end import CommandEnd
-from lbd.lbm.core.execution_outcome import CHECKPOINTED
+from lbd.lbm.core.execution_events import CHECKPOINTED
+from lbd.lbm.core.journey_events import CommandEnd
 from lbd.lbm.core.next_host_after_refusal import Demands
 from lbd.lim.core import events as lim
 from lbd.model import HostId, JobId, Placement, PlacementRequest

@@ -16,13 +16,18 @@ from typing import Protocol
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.lbm.core import execution_events as e
-from lbd.lbm.core.execution import Execution, Phase
-from lbd.lbm.core.jobs import Slots
+from lbd.lbm.core.execution import Execution, Phase, survivor
+from lbd.lbm.core.execution_events import Treatment
 from lbd.lbm.core.leases import Leases
-from lbd.lbm.core.owner_presence import Treatment
-from lbd.lbm.core.resources import Grant, ResourcePool
-from lbd.lbm.core.survivors import Belongings, pack_belongings, read_belongings, survivor
-from lbd.lbm.core.wait_for_room import SlotLine
+from lbd.lbm.core.slots import (
+    Belongings,
+    Grant,
+    ResourcePool,
+    SlotLine,
+    Slots,
+    pack_belongings,
+    read_belongings,
+)
 from lbd.model import GANG_MOVES, HostId, JobId
 from lbd.sim.faults import keeper as keepers
 from lbd.sim.faults import messages as m

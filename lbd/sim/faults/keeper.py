@@ -14,7 +14,7 @@ from random import Random
 from typing import Protocol
 
 from lbd.lbm.core import execution_events as e
-from lbd.lbm.core.owner_presence import Treatment
+from lbd.lbm.core.execution_events import Treatment
 from lbd.model import HostId, JobId
 
 START_S, KILL_S, OBEY_S = 0.2, 0.05, 0.3  # at most

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from lbd.lbm.core import execution_events as x
 from lbd.lbm.core import journey_events as e
-from lbd.lbm.core.command_end import CommandEnd
 from lbd.lbm.core.jobs import LocalCap
 from lbd.lbm.core.journey import Journey, JourneyPhase
+from lbd.lbm.core.journey_events import CommandEnd
 from lbd.lbm.core.next_host_after_refusal import NOWHERE, Bounds, Demands
 from lbd.model import HostId, JobId
 from lbd.sim.faults import messages as m

@@ -11,8 +11,8 @@ from random import Random
 from lbd.config.access import DECIDE_BY, AdmissionConfig
 from lbd.lbm.core import execution_events as x
 from lbd.lbm.core.execution import Execution
+from lbd.lbm.core.execution_events import Treatment
 from lbd.lbm.core.owner_book import OwnerBook, Standing
-from lbd.lbm.core.owner_presence import Treatment
 from lbd.model import HostId, JobId
 from lbd.sim.faults.host import Host, room_of
 

@@ -4,9 +4,9 @@ import socket
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import grpc
-import pytest
 from cluster import FAST, Lab
 from rogue import Peer, connect, place_of, run_request
 
@@ -16,11 +16,7 @@ from lbd.lim.core import messages as m
 RATES = ("lim.peer_rate=40", "lbm.max_rate=40")
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, settings=(*FAST, *RATES))
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, settings=(*FAST, *RATES))
 
 
 def assert_served(lab):

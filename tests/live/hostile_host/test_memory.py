@@ -1,6 +1,7 @@
 """A host does not fill the LBM's memory by what it sends ahead of what can run."""
 
-import pytest
+from functools import partial
+
 from cluster import FAST, Lab
 from rogue import Peer, run_request
 
@@ -12,11 +13,7 @@ BUDGET = 13 * MIB
 SETTINGS = ("lbm.slots=1", "admission.slots=1", "lbm.named_limit_s=60")
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, settings=(*FAST, *SETTINGS, f"lbm.host_request_bytes={BUDGET}"))
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, settings=(*FAST, *SETTINGS, f"lbm.host_request_bytes={BUDGET}"))
 
 
 def run_long(number):

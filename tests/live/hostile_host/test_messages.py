@@ -6,10 +6,11 @@ import socket
 import termios
 import threading
 import time
+from functools import partial
 
 import grpc
 import pytest
-from cluster import FAST, SERVED, Lab
+from cluster import SERVED, Lab
 from rogue import SECONDS, Peer, client_request, connect, frames_of, run_request
 
 from lbd.errors import LbdError
@@ -27,11 +28,7 @@ GARBAGE = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, settings=FAST)
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,6 @@ from lbd.local import client_tags as tags
 from lbd.local.frames import field, pack
 from tests.fuzz import c_programs
 from tests.live.cluster import clients_path, has_front
-from tests.live.fake_lbm import FakeLbm
 
 ATTACKS = {
     "a title and an empty screen": b"\x1b]0;owned\x07\x1b[2J",
@@ -36,13 +35,6 @@ def programs(tmp_path_factory):
     if built is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no compiler with sanitizers")
     return built
-
-
-@pytest.fixture
-def fake(short_dir):
-    fake = FakeLbm(short_dir)
-    yield fake
-    fake.close()
 
 
 def fields(**values):

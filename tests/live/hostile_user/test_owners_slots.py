@@ -1,8 +1,7 @@
 """How many commands of others a host runs is its owner's word: -H does not overrule it."""
 
 import subprocess
-
-import pytest
+from functools import partial
 
 from tests.live.cluster import FAST, Lab
 
@@ -10,11 +9,7 @@ WAITS = ("lbm.named_wait_s=0.3", "lbm.named_limit_s=60")
 COUNTED = "mkdir {0}/$$ && ls {0} | wc -l; sleep 0.5; rmdir {0}/$$"
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, settings=(*FAST, *WAITS, "lbm.slots=4", "admission.slots=1"))
-    yield lab
-    lab.down()
+LAB = partial(Lab.up, 2, settings=(*FAST, *WAITS, "lbm.slots=4", "admission.slots=1"))
 
 
 def test_named_commands_wait_for_each_other(lab, tmp_path):

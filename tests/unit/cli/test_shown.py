@@ -15,10 +15,10 @@ from lbd.cli.daemons import journal
 from lbd.client import complaints
 from lbd.client.shell import lbsh
 from lbd.console.output import put
-from lbd.lbm.core.command_end import CommandEnd, why_ended
-from lbd.lbm.inbound.order_from_request import explain
+from lbd.lbm.core.journey_events import CommandEnd, why_ended
+from lbd.lbm.inbound.request import explain
 from lbd.lbm.keeper_link import SpawnFailed
-from lbd.lbm.session.replies import pack_end
+from lbd.lbm.session.client import pack_end
 from lbd.local import client_tags, frames
 from lbd.net.gen import lbm_pb2
 from tests.unit.cli.canned import JOB, STATUS

@@ -14,9 +14,7 @@ from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.host_connection import HostConnection
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.submissions import Submissions
-from lbd.local.call_rates import CHEAPER, TURNS_MIN
-from lbd.local.rate_limit import TURN_BYTES
-from lbd.local.time_share import TimeShares
+from lbd.local.rate_limit import CHEAPER, TURN_BYTES, TURNS_MIN, TimeShares
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.dispatch import services
 from tests.unit.dispatch.services import Trust, opened

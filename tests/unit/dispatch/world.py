@@ -32,8 +32,7 @@ from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.ledger import work
 from lbd.dispatch.ledger.schema import STEPS
 from lbd.dispatch.ledger.sqlite import carry_out
-from lbd.lbm.core.execution_events import Exit, Limit
-from lbd.lbm.core.execution_outcome import CHECKPOINTED
+from lbd.lbm.core.execution_events import CHECKPOINTED, Exit, Limit
 from lbd.model import CANCEL, ENDED_STATES, HostId
 from lbd.sim.faults import messages as m
 from lbd.sim.faults.host import Host, Settings

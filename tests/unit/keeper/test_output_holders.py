@@ -11,7 +11,7 @@ import pytest
 from lbd.config.access import UsersConfig
 from lbd.keeper.gate import Gate, pack_gate
 from lbd.keeper.output_holders import OutputHolders
-from lbd.local import subordinate_ids
+from lbd.local import caller
 
 pytestmark = [
     pytest.mark.root,
@@ -93,7 +93,7 @@ def test_who_has_it_under_a_number_of_their_range_ends(output, tmp_path, monkeyp
     path, descriptor = output
     ranges = tmp_path / "subuid"
     ranges.write_text(f"{ANN}:70000:10\n{BOB}:70010:10\n")
-    monkeypatch.setattr(subordinate_ids, "OF_THIS_HOST", subordinate_ids.Subordinates(ranges))
+    monkeypatch.setattr(caller, "OF_THIS_HOST", caller.Subordinates(ranges))
     with holder(70003, descriptor) as anns, holder(70013, descriptor) as bobs:
         ended(path, tmp_path)
         assert anns.wait(60) == -9

@@ -16,7 +16,7 @@ from lbd.keeper.run_as import (
     wanted_account,
     why_closed,
 )
-from lbd.lbm.inbound.order_from_request import explain, phase_of
+from lbd.lbm.inbound.request import explain, phase_of
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.net.gen import lbm_pb2
 

@@ -10,8 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.lbm.core.execution_events import Kind, Spec
-from lbd.lbm.core.jobs import Slots
-from lbd.lbm.core.resources import Granted, ResourcePool
+from lbd.lbm.core.slots import Granted, ResourcePool, Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.keeper_link import KeeperLink
 from lbd.lbm.own_resources import Notes, OwnNeeds

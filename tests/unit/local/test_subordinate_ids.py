@@ -14,12 +14,11 @@ from lbd.lbm.learnt_file import Eligibility
 from lbd.lbm.link.user_threads import UserThreads
 from lbd.lbm.queue.submit import SubmitOptions, check_options
 from lbd.lbm.session.server import ClientServer
+from lbd.local import caller as subordinate
 from lbd.local import connection_limits
-from lbd.local import subordinate_ids as subordinate
-from lbd.local.caller import Caller
+from lbd.local.caller import Caller, Subordinates, read_ranges
 from lbd.local.connection_limits import Crowd
 from lbd.local.json_socket import Refusal
-from lbd.local.subordinate_ids import Subordinates, read_ranges
 from lbd.policy.invocation import key_of
 from lbd.web.login_socket import Logins
 from lbd.web.sessions import Sessions

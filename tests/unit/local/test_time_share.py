@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lbd.local.time_share import BLOCKED_S_MAX, BURST_S, SHARE, TimeShares
+from lbd.local.rate_limit import BLOCKED_S_MAX, BURST_S, SHARE, TimeShares
 
 
 class Clocks:

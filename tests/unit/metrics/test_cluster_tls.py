@@ -9,8 +9,7 @@ import pytest
 from lbd.config.metrics import listen_address
 from lbd.config.schema import Config, HostConfig, MetricsConfig, TlsConfig
 from lbd.errors import ConfigError
-from lbd.metrics.cluster_tls import ClusterTls
-from lbd.metrics.daemon import check
+from lbd.metrics.daemon import ClusterTls, check
 from lbd.metrics.server import Limits, MetricsServer
 from lbd.net.tls import Tls
 from lbd.trust import certificates

@@ -9,7 +9,7 @@ import pytest
 
 from lbd.errors import ConfigError, PeerError, Unavailable
 from lbd.lim.core import messages as m
-from lbd.local.time_share import TimeShares
+from lbd.local.rate_limit import TimeShares
 from lbd.model import HostId
 from lbd.net.lim_network import METHOD, LimNetwork
 from lbd.net.transport import Plain

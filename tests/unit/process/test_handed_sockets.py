@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from lbd.process.handed_sockets import handed_sockets
+from lbd.cli.web import handed_sockets
 from lbd.process.self_start import PACKAGE_PARENT
 
 PROGRAM = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 os.dup2(int(sys.argv[2]), 3)
-from lbd.process.handed_sockets import handed_sockets
+from lbd.cli.web import handed_sockets
 os.environ["LISTEN_PID"] = str(os.getpid())
 (found,) = handed_sockets(os.environ)
 print(found.getsockname()[1], os.get_inheritable(found.fileno()), "LISTEN_FDS" in os.environ)

@@ -19,7 +19,7 @@ from lbd.lbm.core.execution_events import (
     ReportStopped, Resumed, Signal, Signalled, SlotAwaited, SlotGranted, SlotRefused, Spawn, Spec,
     Started, StopFiles, Stopped, Tick, Treat,
 )  # fmt: skip
-from lbd.lbm.core.execution_outcome import (
+from lbd.lbm.core.execution_events import (
     CHECKPOINTED,
     OUT_OF_LEASE,
     REQUEUED,
@@ -27,7 +27,7 @@ from lbd.lbm.core.execution_outcome import (
     outcome_of,
     recorded,
 )
-from lbd.lbm.core.owner_presence import Treatment
+from lbd.lbm.core.execution_events import Treatment
 from lbd.model import CANCEL, DISBAND, JobId, JobState, REGROUP, REQUEUE
 
 TERM, CONT, KILL, USR1 = 15, 18, 9, 10

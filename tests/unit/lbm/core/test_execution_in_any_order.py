@@ -21,8 +21,8 @@ from lbd.lbm.core.execution_events import (
     ReportEnded, ReportRefused, ReportStopped, Resumed, Signal,
     Signalled, SlotAwaited, SlotGranted, SlotRefused, Spawn, Spec, Started, Stopped, Tick, Treat,
 )  # fmt: skip
-from lbd.lbm.core.execution_outcome import CHECKPOINTED
-from lbd.lbm.core.owner_presence import Treatment
+from lbd.lbm.core.execution_events import CHECKPOINTED
+from lbd.lbm.core.execution_events import Treatment
 from lbd.model import JobId
 
 TERM, KILL, USR1 = 15, 9, 10

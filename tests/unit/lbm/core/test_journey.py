@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 
 from lbd.lbm.core import journey_events as e
-from lbd.lbm.core.command_end import CommandEnd, status_of_refusal, why_ended
 from lbd.lbm.core.journey import POLL_S, Journey
+from lbd.lbm.core.journey_events import CommandEnd, status_of_refusal, why_ended
 from lbd.lbm.core.next_host_after_refusal import Bounds, Demands
 from lbd.model import HostId, JobState, Needs, Verdict
 

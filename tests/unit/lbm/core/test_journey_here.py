@@ -4,7 +4,7 @@ import pytest
 
 from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.next_host_after_refusal import MAX_TRIES
-from lbd.lbm.core.resources import Grant, Granted
+from lbd.lbm.core.slots import Grant, Granted
 from lbd.model import HostId, JobState, Needs, Verdict
 from tests.unit.lbm.core.test_journey import (
     ASKED,

@@ -9,7 +9,7 @@ import pytest
 from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.journey import ENDING_SIGNALS, Journey, JourneyPhase
 from lbd.lbm.core.next_host_after_refusal import MAX_TRIES, Demands
-from lbd.lbm.core.resources import Grant, Granted
+from lbd.lbm.core.slots import Grant, Granted
 from lbd.lbm.handover.codec import read, write
 from lbd.lbm.handover.fds import Bundle, Given
 from lbd.model import NO_NEEDS, HostId, Needs, Verdict

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from lbd.errors import PeerError
 from lbd.lbm.core import jobs as state
-from lbd.lbm.core.jobs import Claims, Job, Jobs, LocalCap, Slots
-from lbd.lbm.core.resources import ResourcePool
+from lbd.lbm.core.jobs import Claims, Job, Jobs, LocalCap
+from lbd.lbm.core.slots import ResourcePool, Slots
 from lbd.model import NO_NEEDS, HostId, JobId, JobState, Needs
 
 
@@ -296,6 +296,16 @@ class TestLocalCap:
 
 
 class TestJobs:
+    def test_ids_are_of_this_host_and_none_comes_twice(self):
+        jobs = Jobs(10, own=HostId("h1"), numbers=iter((7, 8)))
+        assert [jobs.new_id(), jobs.new_id()] == ["h1-7", "h1-8"]
+
+    def test_what_was_placed_here_is_known_until_it_ends(self):
+        jobs = Jobs(10)
+        jobs.placed |= {17: JobId("h2-1"), 18: JobId("h2-2")}
+        jobs.forget_placed(JobId("h2-1"))
+        assert jobs.placed == {18: "h2-2"}
+
     def test_history_is_bounded_and_keeps_the_newest(self):
         jobs = Jobs(history=2)
         for name in "abc":

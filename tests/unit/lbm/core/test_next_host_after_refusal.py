@@ -3,7 +3,7 @@
 import pytest
 
 from lbd.lbm.core import journey_events as e
-from lbd.lbm.core.command_end import CommandEnd
+from lbd.lbm.core.journey_events import CommandEnd
 from lbd.lbm.core.next_host_after_refusal import MAX_TRIES
 from lbd.model import HostId, JobState, Verdict
 from tests.unit.lbm.core.test_journey import (

@@ -3,7 +3,8 @@
 import pytest
 
 from lbd.config.access import AdmissionConfig
-from lbd.lbm.core.owner_presence import CALM_S, Presence, Seen, Treatment
+from lbd.lbm.core.execution_events import Treatment
+from lbd.lbm.core.owner_presence import CALM_S, Presence, Seen
 
 IDLE = Seen(None, "", 0.0)
 

@@ -6,9 +6,7 @@ from random import Random
 import pytest
 
 from lbd.lbm.core.execution_events import Kind, SlotAwaited, SlotGranted, SlotRefused, Spec
-from lbd.lbm.core.jobs import Slots
-from lbd.lbm.core.resources import Grant, Granted, ResourcePool, variables
-from lbd.lbm.core.wait_for_room import SlotLine
+from lbd.lbm.core.slots import Grant, Granted, ResourcePool, SlotLine, Slots, variables
 from lbd.lim.core.messages import Sample
 from lbd.model import Facts, HostId, JobId, Needs
 from lbd.net import convert

@@ -3,14 +3,14 @@
 import pytest
 
 from lbd.lbm.core import execution_events as e
-from lbd.lbm.core.execution import Phase
-from lbd.lbm.core.resources import Grant, Granted
-from lbd.lbm.core.survivors import (
+from lbd.lbm.core.execution import Phase, survivor
+from lbd.lbm.core.slots import (
     ONE_SLOT,
     Belongings,
+    Grant,
+    Granted,
     pack_belongings,
     read_belongings,
-    survivor,
 )
 from lbd.model import JobId
 

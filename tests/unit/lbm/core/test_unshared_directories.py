@@ -2,7 +2,7 @@
 
 import random
 
-from lbd.lbm.core.unshared_directories import Unshared
+from lbd.lbm.core.next_host_after_refusal import Unshared
 
 ME, DISK, MOUNT = 1000, 2049, 45
 

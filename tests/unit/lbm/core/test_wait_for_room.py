@@ -1,8 +1,7 @@
 from dataclasses import replace
 
 from lbd.lbm.core.execution_events import Kind, SlotAwaited, SlotGranted, SlotRefused, Spec
-from lbd.lbm.core.jobs import Slots
-from lbd.lbm.core.wait_for_room import SlotLine
+from lbd.lbm.core.slots import SlotLine, Slots
 from lbd.model import JobId
 
 COMMAND = Spec(JobId("a"), Kind.ATTACHED, "ann", 5.0)

@@ -12,8 +12,7 @@ from lbd.errors import PeerError
 from lbd.keeper import protocol as keeper
 from lbd.lbm.core.execution import Phase
 from lbd.lbm.core.jobs import Claims
-from lbd.lbm.core.resources import Grant, Granted
-from lbd.lbm.core.survivors import Belongings, pack_belongings
+from lbd.lbm.core.slots import Belongings, Grant, Granted, pack_belongings
 from lbd.lbm.handover import codec
 from lbd.lbm.handover import saving as leave
 from lbd.lbm.handover.adoption import Adoption, Left, parse, read_left

@@ -14,7 +14,8 @@ import grpc.aio
 
 from lbd.config.schema import Config
 from lbd.keeper.run_as import Admit
-from lbd.lbm.core.jobs import Jobs, Slots
+from lbd.lbm.core.jobs import Jobs
+from lbd.lbm.core.slots import Slots
 from lbd.lbm.handover.adoption import Adoption, parse
 from lbd.lbm.handover.fds import Given
 from lbd.lbm.handover.records import FarRun

@@ -12,8 +12,9 @@ from lbd.keeper import suspension
 from lbd.keeper.run_as import Admit
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import Phase, Timer
-from lbd.lbm.core.jobs import Claims, Jobs, Slots
-from lbd.lbm.core.owner_presence import Treatment
+from lbd.lbm.core.execution_events import Treatment
+from lbd.lbm.core.jobs import Claims, Jobs
+from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.attached_job import AttachedJob
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned

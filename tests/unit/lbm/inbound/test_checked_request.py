@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from lbd.lbm.inbound.checked_request import fault_of
+from lbd.lbm.inbound.request import fault_of
 from lbd.lbm.session.request import WORDS_MAX, read_request
 from lbd.local import client_tags, frames
 from lbd.net.gen import lbm_pb2

@@ -4,7 +4,7 @@ import errno
 
 from lbd.config.access import AdmissionConfig
 from lbd.config.schema import Config
-from lbd.lbm.inbound.order_from_request import explain, withheld_here
+from lbd.lbm.inbound.request import explain, withheld_here
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.net.gen import lbm_pb2
 

@@ -7,7 +7,7 @@ import pytest
 from lbd.config.schema import Config, HostConfig
 from lbd.keeper.run_as import LocalUser
 from lbd.keeper.spawn_order import Order, pack_order, read_order
-from lbd.lbm.inbound.order_from_request import make_order
+from lbd.lbm.inbound.request import make_order
 from lbd.lbm.inbound.submitted import KNOWN, OWN, Submitted, fault_of_start
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 

@@ -3,8 +3,7 @@
 import asyncio
 
 from lbd.errors import LostContact
-from lbd.lbm.link.conversation import MESSAGE_BYTES, Stream
-from lbd.lbm.link.outbox import Outbox
+from lbd.lbm.link.conversation import MESSAGE_BYTES, Outbox, Stream
 
 
 async def nowhere(_message):

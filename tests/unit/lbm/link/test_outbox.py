@@ -2,7 +2,7 @@
 
 import asyncio
 
-from lbd.lbm.link.outbox import NOTICES_MAX, Outbox
+from lbd.lbm.link.conversation import NOTICES_MAX, Outbox
 
 LINGER_S = 3600.0
 

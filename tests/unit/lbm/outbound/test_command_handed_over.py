@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 from types import SimpleNamespace
 
@@ -10,11 +11,10 @@ from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.jobs import Jobs, LocalCap
 from lbd.lbm.core.journey import JourneyPhase
 from lbd.lbm.link import wire
-from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.link.user_threads import StdFds, UserThreads
 from lbd.lbm.outbound.command import Command
-from lbd.lbm.session.replies import StdFds
 from lbd.lbm.session.request import ClientRequest
-from lbd.local.time_share import TimeShares
+from lbd.local.rate_limit import TimeShares
 from lbd.model import HostId, JobState, Verdict
 from lbd.net.gen import lbm_pb2
 from tests.unit.lbm.handover.passing import handed_over
@@ -29,21 +29,18 @@ def a_command(number=1, hold_limit_s=30.0):
     config = Config(host=HostConfig(name="h1"), lim=LimConfig(hold_limit_s=hold_limit_s))
     home = SimpleNamespace(
         config=config,
-        is_leader=lambda _peer: False,
         streams=SimpleNamespace(shares=TimeShares()),
-        new_id=lambda: f"h1-{number}",
         looker=None,
         own_needs=SimpleNamespace(hold=lambda _job, _grant: None),
         unshared=None,
         threads=UserThreads(),
-        jobs=Jobs(10),
+        jobs=Jobs(10, own=H1, numbers=itertools.count(number)),
         cap=LocalCap(2),
         commands={},
         eligible=None,
     )
-    return Command(
-        home, SimpleNamespace(peer=None, input_taken=lambda: None), REQUEST, "ann", 1000
-    ), home
+    client = SimpleNamespace(peer=SimpleNamespace(pid=0), input_taken=lambda: None)
+    return Command(home, client, REQUEST, "ann", 1000), home
 
 
 def over(command, taker, talks=None):

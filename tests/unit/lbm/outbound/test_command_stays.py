@@ -15,12 +15,10 @@ from lbd.model import JobState, Needs
 def home():
     return SimpleNamespace(
         config=Config(host=HostConfig(name="h1")),
-        is_leader=lambda _peer: False,
         streams=object(),
-        new_id=lambda: "h1-1",
         looker=None,
         unshared=None,
-        jobs=Jobs(10),
+        jobs=Jobs(10, own="h1"),
         cap=LocalCap(2),
         commands={},
         eligible=None,
@@ -29,7 +27,9 @@ def home():
 
 
 def stays(home, request):
-    client = SimpleNamespace(peer=None, here=lambda *_, **__: None, done=lambda _: None)
+    client = SimpleNamespace(
+        peer=SimpleNamespace(pid=0), here=lambda *_, **__: None, done=lambda _: None
+    )
     return Command(home, client, request, "ann", 1000).stay()
 
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from lbd.lbm.outbound import lim_notices
-from lbd.lbm.outbound.lim_notices import LimNotes
+from lbd.lbm.outbound import lim as lim_module
+from lbd.lbm.outbound.lim import LimNotes
 
 
 class Lim:
@@ -27,11 +27,11 @@ async def test_of_jobs_that_come_one_after_the_other_it_hears_of_none_that_is_sh
     lim, monkeypatch
 ):
     """A timer that the first has set goes off while another runs, which is as short."""
-    monkeypatch.setattr(lim_notices, "LINGER_S", 0.0)
+    monkeypatch.setattr(lim_module, "LINGER_S", 0.0)
     notes = LimNotes(lim)
     notes.placed("h1-1", dict)
     notes.ended("h1-1", "h2", charged=True)
-    monkeypatch.setattr(lim_notices, "LINGER_S", 3600.0)
+    monkeypatch.setattr(lim_module, "LINGER_S", 3600.0)
     notes.placed("h1-2", dict)
     notes.started("h1-3", {})
     while notes._timer.when() < asyncio.get_running_loop().time() + 60:  # noqa: ASYNC110
@@ -44,7 +44,7 @@ async def test_of_jobs_that_come_one_after_the_other_it_hears_of_none_that_is_sh
 
 
 async def test_of_one_that_goes_on_it_hears_with_its_end(lim, monkeypatch):
-    monkeypatch.setattr(lim_notices, "LINGER_S", 0.0)
+    monkeypatch.setattr(lim_module, "LINGER_S", 0.0)
     notes = LimNotes(lim)
     notes.placed("h1-1", lambda: {"op": "place", "job": "h1-1"})
     await asyncio.wait_for(lim.heard.wait(), 20)

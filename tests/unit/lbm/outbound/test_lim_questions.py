@@ -1,6 +1,5 @@
 """What the LIM says of a place and of slots, as the events of a journey."""
 
-import math
 import os
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from lbd.errors import Unavailable
 from lbd.lbm.core import journey_events as e
 from lbd.lbm.outbound.context import SAID_AGAIN_S, OutboundContext
-from lbd.lbm.outbound.lim_questions import lim_said, slots_of
+from lbd.lbm.outbound.lim import LimNotes, LimQuestions, lim_said, slots_of
 from lbd.local.rate_limit import Rates
 from lbd.local.starting import returning_mark
 from lbd.model import HostId, Verdict
@@ -78,28 +77,26 @@ class Lim:
         return {"verdict": "here"}
 
 
-def home_of(lim):
-    home = SimpleNamespace(lim=lim, lim_rests_until_s=0.0, lim_heard_s=-math.inf)
-    home._lim_returns = lambda must: OutboundContext._lim_returns(home, must)
-    return home
+def questions_to(lim):
+    return LimQuestions(lim, LimNotes(lim), H1)
 
 
-def ask_lim(home, must):
-    return OutboundContext.ask_lim(home, {}, must=must, may_be_no=False)
+def ask_lim(questions, must):
+    return questions.ask({}, must=must, may_be_no=False)
 
 
 async def test_a_lim_that_makes_way_for_another_is_waited_for(tmp_path):
     lim = Lim(tmp_path / "lim.sock", looks=3)
     Path(returning_mark(str(lim.path))).touch()
-    assert await ask_lim(home_of(lim), must=False) == {"verdict": "here"}
+    assert await ask_lim(questions_to(lim), must=False) == {"verdict": "here"}
     assert lim.asked == 1
 
 
 @pytest.mark.parametrize("must", [True, False])
 async def test_one_that_has_ended_just_now_is_by_what_goes_nowhere_without(tmp_path, must):
-    home = home_of(Lim(tmp_path / "lim.sock", looks=3 if must else None))
-    home.lim_heard_s = time.monotonic()
-    asked = ask_lim(home, must=must)
+    questions = questions_to(Lim(tmp_path / "lim.sock", looks=3 if must else None))
+    questions.heard_s = time.monotonic()
+    asked = ask_lim(questions, must=must)
     if must:
         assert await asked == {"verdict": "here"}
     else:
@@ -110,12 +107,12 @@ async def test_one_that_has_ended_just_now_is_by_what_goes_nowhere_without(tmp_p
 async def test_one_that_has_died_is_not(tmp_path):
     lim = Lim(tmp_path / "lim.sock", looks=None)
     with pytest.raises(Unavailable, match="not running"):
-        await ask_lim(home_of(lim), must=True)
+        await ask_lim(questions_to(lim), must=True)
     mark = Path(returning_mark(str(lim.path)))
     mark.touch()
     os.utime(mark, (1.0, 1.0))  # or nobody came
     with pytest.raises(Unavailable, match="not running"):
-        await ask_lim(home_of(lim), must=True)
+        await ask_lim(questions_to(lim), must=True)
 
 
 def test_a_build_is_told_once_a_minute_that_the_lim_is_silent():

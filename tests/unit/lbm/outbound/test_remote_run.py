@@ -8,10 +8,9 @@ import pytest
 from lbd.config.schema import LbmConfig
 from lbd.lbm.link import wire
 from lbd.lbm.link.conversation import READ_AT_ONCE, Stream
-from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.link.user_threads import StdFds, UserThreads
 from lbd.lbm.outbound.remote_run import SHOWN_BYTES, RemoteRun
-from lbd.lbm.session.replies import StdFds
-from lbd.local.time_share import TimeShares
+from lbd.local.rate_limit import TimeShares
 from lbd.net.gen import lbm_pb2
 
 ENDED = lbm_pb2.Ended(exit_status=0, cause="evicted").SerializeToString()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from lbd.lbm.owner.signs import Signs, last_used
+from lbd.lbm.owner.watch import Signs, last_used
 from lbd.load import procfs
 from lbd.model import JobId
 

@@ -20,9 +20,9 @@ from lbd.keeper.limits.time_limits import (
 from lbd.keeper.run_as import Admit
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import Asked, Timer
-from lbd.lbm.core.execution_outcome import OUT_OF_LEASE
-from lbd.lbm.core.jobs import Jobs, Slots
-from lbd.lbm.core.owner_presence import Treatment
+from lbd.lbm.core.execution_events import OUT_OF_LEASE, Treatment
+from lbd.lbm.core.jobs import Jobs
+from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.inbound.submitted import Submitted
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned

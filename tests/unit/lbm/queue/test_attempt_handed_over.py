@@ -7,7 +7,8 @@ import pytest
 from lbd.config.schema import Config
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import Asked, Phase, Timer
-from lbd.lbm.core.jobs import Jobs, Slots
+from lbd.lbm.core.jobs import Jobs
+from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.inbound.submitted import Submitted
 from lbd.lbm.keeper_link import ProcessExit, Spawned

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from lbd.lbm.core import execution_events as e
-from lbd.lbm.core.owner_presence import Treatment
+from lbd.lbm.core.execution_events import Treatment
 from lbd.lbm.keeper_link import ProcessExit, SpawnFailed
 from lbd.lbm.queue.attempt import Attempt
 from lbd.model import GANG_MOVES, GANG_SHOWN

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.config.schema import Config
-from lbd.lbm.core.jobs import Slots
+from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.queue.spool import Spool

@@ -7,7 +7,8 @@ import pytest
 
 from lbd.config.schema import Config
 from lbd.dispatch.intake import ending_of
-from lbd.lbm.core.jobs import Jobs, Slots
+from lbd.lbm.core.jobs import Jobs
+from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.inbound.submitted import Submitted
 from lbd.lbm.queue.dispatcher_line import DispatcherLine

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lbd.lbm.session.array_json import which_task
+from lbd.lbm.session.queue_json import which_task
 from lbd.net.gen import dispatch_pb2 as pb
 
 

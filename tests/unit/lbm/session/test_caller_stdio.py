@@ -6,7 +6,7 @@ import os
 import pytest
 
 from lbd.lbm.link.user_threads import UserThreads
-from lbd.lbm.session.caller_stdio import CallerStdio
+from lbd.lbm.session.client import CallerStdio
 from lbd.lbm.session.request import ClientRequest
 from tests.unit.lbm.handover.passing import handed_over
 

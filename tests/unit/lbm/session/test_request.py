@@ -3,7 +3,7 @@
 import pytest
 
 from lbd.lbm.core.journey_events import Used
-from lbd.lbm.inbound.checked_request import fault_of
+from lbd.lbm.inbound.request import fault_of
 from lbd.lbm.queue.submit import read_queued
 from lbd.lbm.session.request import (
     CPU_S_MAX,

@@ -10,7 +10,7 @@ import pytest
 from lbd.config.schema import Config
 from lbd.lbm.core.journey import JourneyPhase
 from lbd.lbm.link.user_threads import UserThreads
-from lbd.lbm.session.attending import Attending
+from lbd.lbm.session.client import Attending
 from lbd.lbm.session.session import Connection
 from lbd.local.budget import Budget
 

@@ -7,8 +7,7 @@ import pytest
 from lbd.config.schema import Config, HostConfig
 from lbd.config.stats import StatsConfig
 from lbd.lbm.core.jobs import Job
-from lbd.lbm.usage.ended_jobs import EndedJobs
-from lbd.lbm.usage.log import UsageLog
+from lbd.lbm.usage.log import EndedJobs, UsageLog
 from lbd.model import HostId, JobId, JobState
 
 H1, H2 = HostId("h1"), HostId("h2")

@@ -5,12 +5,12 @@ import math
 import pytest
 
 from lbd.errors import PeerError
+from lbd.lbm.usage.log import slowdown
 from lbd.lbm.usage.measures import (
     Measure,
     Moments,
     measure_of_row,
     merged,
-    slowdown,
     step_of,
 )
 

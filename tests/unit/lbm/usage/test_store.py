@@ -10,7 +10,7 @@ import pytest
 
 from lbd.config.stats import StatsConfig
 from lbd.lbm.core.jobs import Job
-from lbd.lbm.usage.measures import slowdown
+from lbd.lbm.usage.log import slowdown
 from lbd.lbm.usage.record import Usage, usage_of
 from lbd.lbm.usage.store import COLUMNS, GROUPS_MAX, PastJobs, UsageStore
 from lbd.model import HostId, JobId, JobState

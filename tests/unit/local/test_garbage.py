@@ -6,8 +6,8 @@ import weakref
 
 import pytest
 
-from lbd.process import garbage
-from lbd.process.garbage import PASSED_BYTES, BudgetOfRequests, Garbage
+from lbd.local import budget
+from lbd.local.budget import PASSED_BYTES, BudgetOfRequests, Garbage
 
 
 class Kept:
@@ -19,7 +19,7 @@ class Kept:
 
 @pytest.fixture
 def seldom(monkeypatch):
-    monkeypatch.setattr(garbage, "AGAIN_S", 0.0)
+    monkeypatch.setattr(budget, "AGAIN_S", 0.0)
     gc.collect()
     gc.disable()
     yield

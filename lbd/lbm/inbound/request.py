@@ -1,11 +1,22 @@
-"""From a request of another host's user to the order for our keeper, and why it failed."""
+"""A RunRequest of another host, checked: nothing behind this file doubts one. And what follows from
+one: the order for our keeper, and why it failed.
+
+What is shown to people is made harmless rather than refused; everything else must be as lbm.proto
+says, or the request is refused in one line.
+"""
 
 import errno
 import functools
+import math
 import os
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from lbd.config.schema import Config
+from google.protobuf.message import DecodeError
+
+from lbd.config.schema import Config, LbmConfig
+from lbd.errors import LbdError, PeerError
 from lbd.keeper.gate import ACCOUNT, REFUSED
 from lbd.keeper.limits.ceilings import nice_of
 from lbd.keeper.limits.time_limits import KEEPER
@@ -13,13 +24,144 @@ from lbd.keeper.program_rules import is_code
 from lbd.keeper.run_as import CLOSED, LocalUser
 from lbd.keeper.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.launch.directory_stamp import Stamp
+from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.admission import not_allowed, some_of
 from lbd.lbm.core.environment import names_shown
-from lbd.lbm.keeper_link import SpawnFailed
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.keeper_link import KeeperLink, SpawnFailed
+from lbd.lbm.session.request import (
+    MEMORY_BYTES_MAX,
+    PATH_BYTES_MAX,
+    TIMEOUT_S_MAX,
+    WORDS_MAX,
+    are_paths,
+)
 from lbd.lbm.staging.step import step_words
+from lbd.model import NO_NEEDS, HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
+from lbd.net.parsing import parsed
+from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.text.one_line import one_line
 from lbd.text.units import show_size
+
+JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it names a cgroup directory
+QUEUED_ID = re.compile(r"[1-9][0-9]{0,18}")  # of a job of the queue
+LIMITS_MAX = 64
+TEXT_CHARS_MAX = 255
+NICE_MAX = 19
+NO_DESCRIPTORS = 7  # all three are closed
+WORD = re.compile(r"[^\s\0]{0,63}")  # part of a stamp, which travels on as words
+
+
+def read_run_request(
+    message: bytes | memoryview, limit_bytes: int, caller: str, *, names_job: bool = True
+) -> lbm_pb2.RunRequest:
+    """`caller`: the host that sent it, "" = it may be any. `names_job`: by its id something is to
+    run, so that must be one of the origin's. Raises PeerError."""
+    if len(message) > limit_bytes:
+        raise PeerError(
+            f"the request has {len(message)} bytes; lbm.max_request_bytes is {limit_bytes}"
+        )
+    try:
+        request = parsed(lbm_pb2.RunRequest, bytes(message))
+    except DecodeError:
+        raise PeerError("the request is not a RunRequest") from None
+    if fault := fault_of(request):
+        raise PeerError(f"the request is not valid: {fault}")
+    if caller not in ("", request.origin):
+        raise PeerError(f"{caller} asks in the name of {request.origin}")
+    if names_job and not is_job_of(request.origin, request.job_id):
+        raise PeerError(f"job id {request.job_id} does not belong to {request.origin}")
+    request.name = one_line(request.name, TEXT_CHARS_MAX)
+    return request
+
+
+def fault_of(request: lbm_pb2.RunRequest) -> str:
+    """Which field cannot be; "" if all can."""
+    directory, stamp = request.directory, request.directory_stamp
+    argv, environment = request.argv, request.environment
+    rules = {
+        "job_id": JOB_ID.fullmatch(request.job_id) is not None,
+        "origin": is_text(request.origin),
+        "user": is_text(request.user),
+        "argv": bool(argv) and b"\0" not in b"".join(argv),
+        "environment": b"\0" not in b"".join(environment),
+        "argv, environment and stage": count_words(request) <= WORDS_MAX,
+        "paths": not request.HasField("workdir")
+        or are_paths(request.workdir.send, request.workdir.fetch),
+        "directory": b"\0" not in directory
+        and len(directory) <= PATH_BYTES_MAX
+        and (directory.startswith(b"/") or not directory or request.HasField("workdir")),
+        "umask": request.umask <= 0o777,
+        "closed_fds": request.closed_fds <= 7,
+        "timeout_s": math.isfinite(request.timeout_s) and 0 <= request.timeout_s <= TIMEOUT_S_MAX,
+        "memory_bytes": request.memory_bytes <= MEMORY_BYTES_MAX,
+        "limits": len(request.limits) <= LIMITS_MAX,
+        "nice": -NICE_MAX - 1 <= request.nice <= NICE_MAX,
+        "needs": are_needs(request.needs),
+        "directory_stamp": bool(WORD.fullmatch(stamp.kernel) and WORD.fullmatch(stamp.file_system)),
+    }
+    return ", ".join(name for name, holds in rules.items() if not holds)
+
+
+def count_words(request: lbm_pb2.RunRequest) -> int:
+    """Of the order for the keeper, where each takes more bytes than here."""
+    stage = request.workdir
+    return len(request.argv) + len(request.environment) + len(stage.send) + len(stage.fetch)
+
+
+def is_job_of(origin: str, job_id: str) -> bool:
+    """Is it ORIGIN-NUMBER, with whatever the origin writes after that? Then it is the name of no
+    other host's job here, nor of an attempt of the queue's (JOB.ATTEMPT)."""
+    prefix, _, own = job_id.rpartition("-")
+    return bool(prefix and own) and prefix == origin
+
+
+def is_text(text: str) -> bool:
+    return 0 < len(text) <= TEXT_CHARS_MAX and text.isprintable()
+
+
+def spec_of(request: lbm_pb2.RunRequest, lbm: LbmConfig) -> e.Spec:
+    nested, forced = request.hops > 0, request.forced
+    has_files = request.HasField("workdir") and request.workdir.step != "unpack"
+    limit_s = lbm.named_wait_s if nested else max(lbm.named_wait_s, lbm.named_limit_s)
+    return e.Spec(
+        JobId(request.job_id),
+        e.Kind.ATTACHED,
+        request.user,
+        lbm.kill_grace_s,
+        (request.slots or 1, request.slots_most or 1),
+        # A nested one's parent may hold the very slot it would wait for. What has its files here
+        # was let in with them, which are unpacked in their turn like any command.
+        may_exceed=nested if forced else has_files,
+        needs_no_slot=request.workdir.step == "pack",
+        slot_patience_s=limit_s if forced else None,
+        slot_retry_s=lbm.named_wait_s if forced else None,
+        timeout_s=request.timeout_s,
+        is_evictable=request.may_restart,
+        needs=needs_of(request),
+    )
+
+
+def needs_of(request: lbm_pb2.RunRequest) -> Needs:
+    """Its limit of memory counts as given, but is no reason to refuse it."""
+    if request.workdir.step == "unpack":
+        return NO_NEEDS
+    return replace(read_needs_text(request.needs), counted_bytes=request.memory_bytes)
+
+
+def job_of(request: lbm_pb2.RunRequest, own: HostId, unix_s: float) -> Job:
+    return Job(
+        JobId(request.job_id),
+        tuple(request.argv),
+        request.user,
+        HostId(request.origin),
+        own,
+        submitted=unix_s,
+        name=request.name,
+        foreign=True,
+        uid=request.uid,
+    )
 
 
 def make_order(
@@ -188,3 +330,25 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Seque
     if trouble.phase == KEEPER:
         return "its keeper was stopped"
     return f"{trouble.phase}: {what}"
+
+
+async def dry_start(
+    link: KeeperLink, request: lbm_pb2.RunRequest, order: Order, patience_s: float
+) -> e.NotStarted | None:
+    """Why it would not begin, None if it would. `order`: for `request`, and for this alone.
+
+    The keeper goes all the way to the point of exec: a child becomes the user, goes to the
+    directory, compares it, looks for the program, asks the owner's rules for programs. That is all
+    that can be asked without starting anything. No slot is taken.
+    """
+    order.check, order.worker, order.closed_fds = True, False, NO_DESCRIPTORS
+    order.job = f"check.{order.job}"
+    try:
+        await link.ask(order, patience_s)
+    except SpawnFailed as found:
+        return e.NotStarted(explain(request, found, order.allowed), found.phase, found.number)
+    except TimeoutError:
+        return e.NotStarted("its keeper did not answer in time", "late")
+    except LbdError as problem:
+        return e.NotStarted(str(problem), "keeper")
+    return None
