@@ -1,0 +1,161 @@
+"""`lbctl logs` against canned answers: of jobs, of arrays, and why there is no output."""
+
+import base64
+
+import pytest
+
+from lbd.cli import lbctl
+from lbd.cli.ctl.jobs import queued_jobs
+from lbd.local.json_socket import SEVERAL
+from tests.unit.cli.canned import JOB
+
+NOT_BEGUN = {"data": [], "at": [0, 0], "attempt": 0, "more": True, "state": "pending"}
+
+AWAY = {"ok": False, "error": "the dispatcher on h1 cannot be reached", "code": "unavailable"}
+
+
+def test_logs_say_what_they_wait_for(daemon, capsys, monkeypatch):
+    monkeypatch.setattr(queued_jobs, "SILENT_S", 0.2)
+    monkeypatch.setattr(queued_jobs, "RETRY_FOR_S", 1.5)
+    daemon("lbm", **{"queue.logs": lambda request: AWAY})
+    assert lbctl.main(["logs", "3"]) == 1
+    said = [f"lbctl: {AWAY['error']}; trying again for 1 s", f"lbctl: {AWAY['error']}"]
+    assert capsys.readouterr().err.splitlines() == said
+
+
+def test_logs_of_a_job_that_has_not_begun_say_why(daemon, capsys):
+    pending = {**JOB, "id": 5, "state": "pending", "reason": "2 jobs are ahead of it"}
+    daemon("lbm", **{"queue.logs": NOT_BEGUN, "queue.jobs": {"jobs": [pending]}})
+    assert lbctl.main(["logs", "5"]) == 0
+    said = "lbctl: job 5 has not started: 2 jobs are ahead of it\n"
+    assert capsys.readouterr() == ("", said)
+
+
+def test_logs_of_a_job_with_a_file_of_its_own_say_where_that_is(daemon, capsys):
+    job = JOB | {"id": "5", "state": "done", "output": "/home/ann/out.5"}
+    daemon("lbm", **{"queue.logs": {"attempt": 1, "at": [0, 0]}, "queue.jobs": {"jobs": [job]}})
+    assert lbctl.main(["logs", "5"]) == 0
+    said = "lbctl: the output of job 5 goes to /home/ann/out.5\n"
+    assert capsys.readouterr() == ("", said)
+
+
+def test_logs_of_a_task_name_its_own_files(daemon, capsys):
+    job = JOB | {"state": "done"}
+    job |= {"id": "5_7", "array_index": 7, "output": "out.%a", "error": "%h.%A", "host": "h2"}
+    daemon("lbm", **{"queue.logs": {"attempt": 1, "at": [0, 0]}, "queue.jobs": {"jobs": [job]}})
+    assert lbctl.main(["logs", "5_7"]) == 0
+    said = "lbctl: the output of job 5_7 goes to out.7, its standard error to h2.5\n"
+    assert capsys.readouterr() == ("", said)
+
+
+def test_of_an_array_the_outputs_of_its_failed_tasks_are_shown(daemon, capfdbinary):
+    task = {**JOB, "array_id": 5, "host": "h2"}
+    tasks = [
+        {**task, "id": "5_1", "state": "done", "exit_status": 0},
+        {**task, "id": "5_2", "state": "failed", "exit_status": 3},
+        {**task, "id": "5_3", "state": "lost", "exit_status": None, "host": None},
+    ]
+    printed = base64.b64encode(b"no such file\n").decode()
+
+    def output(question):
+        again = question["at"] == [1, 0] or question["ids"] == ["5_3"]
+        return {"ok": True, "attempt": 1, "at": [1, 0], "data": [] if again else [printed]}
+
+    lbm = daemon("lbm", **{"queue.logs": output, "queue.jobs": {"ok": True, "jobs": tasks}})
+    assert lbctl.main(["logs", "--failed", "5"]) == 0
+    assert capfdbinary.readouterr().out == (
+        b"==> 5_2: failed on h2, exit 3 <==\nno such file\n==> 5_3: lost <==\n"
+    )
+    assert lbm.asked[0]["tasks"] is True
+    assert lbctl.main(["logs", "--failed", "-f", "5"]) == 2
+
+
+def test_a_host_that_is_down_hides_no_output_of_the_others(daemon, capfdbinary):
+    hosts = {"5_1": "h2", "5_2": "h4", "5_3": "h2", "5_4": "h4"}
+    task = {**JOB, "array_id": 5, "state": "failed", "exit_status": 1}
+    tasks = [{**task, "id": name, "host": host} for name, host in hosts.items()]
+    away = {"ok": False, "error": "cannot get output from h4", "code": "unavailable"}
+
+    def output(question):
+        (name,) = question["ids"]
+        again = question["at"] == [1, 0]
+        data = [base64.b64encode(f"that of {name}\n".encode()).decode()]
+        there = {"ok": True, "attempt": 1, "at": [1, 0], "data": [] if again else data}
+        return there if hosts[name] == "h2" else away
+
+    lbm = daemon("lbm", **{"queue.logs": output, "queue.jobs": {"ok": True, "jobs": tasks}})
+    assert lbctl.main(["logs", "--failed", "5"]) == 1
+    out, err = capfdbinary.readouterr()
+    assert out.decode().splitlines()[1::2] == ["that of 5_1", "==> 5_3: failed on h2, exit 1 <=="]
+    assert out.endswith(b"that of 5_3\n")
+    assert err.decode().splitlines() == [
+        "lbctl: cannot get output from h4",
+        "lbctl: left out until h4 is back: the output of 5_2, 5_4",
+    ]
+    assert [question["ids"] for question in lbm.asked if question.get("at")].count(["5_4"]) == 0
+
+
+def test_the_outputs_of_an_array_are_shown_one_after_the_other(daemon, capfdbinary, monkeypatch):
+    tasks = [{**JOB, "id": f"5_{index}", "state": "done"} for index in (1, 2)]
+    tasks.append({**JOB, "id": "5_3", "state": "pending", "started": None})
+    several = {"ok": False, "error": "5 is an array", "code": SEVERAL}
+
+    def output(question):
+        (name,) = question["ids"]
+        if name == "5":
+            return several
+        again = question["at"] == [1, 0]
+        data = [base64.b64encode(f"that of {name}\n".encode()).decode()]
+        return {"ok": True, "attempt": 1, "at": [1, 0], "data": [] if again else data}
+
+    daemon("lbm", **{"queue.logs": output, "queue.jobs": {"ok": True, "jobs": tasks}})
+    assert lbctl.main(["logs", "5"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert out.decode().splitlines()[1::2] == ["that of 5_1", "that of 5_2"]
+    assert err == b"lbctl: 1 of these tasks has not begun\n"
+    never = {"state": "cancelled", "started": None, "reason": "cancelled before it ran"}
+    tasks += [{**JOB, "id": f"5_{index}", **never} for index in (4, 5)]
+    assert lbctl.main(["logs", "5"]) == 0
+    said = capfdbinary.readouterr().err.splitlines()
+    assert said[1] == b"lbctl: 2 of these tasks never ran: cancelled before it ran"
+    assert lbctl.main(["logs", "-f", "5"]) == 2
+    monkeypatch.setattr(queued_jobs, "SHOWN_MAX", 1)
+    assert lbctl.main(["logs", "5"]) == 2
+    assert b"2 tasks have begun" in capfdbinary.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ({"state": "done", "exit_status": 0}, ""),
+        ({"state": "cancelled", "reason": "cancelled"}, "lbctl: job 5 was cancelled\n"),
+        ({"state": "cancelled", "reason": "cancelled by root"},
+         "lbctl: job 5 was cancelled by root\n"),
+        ({"state": "failed", "exit_status": 3}, "lbctl: job 5 failed (exit 3)\n"),
+        ({"state": "failed", "exit_status": 143, "reason": "time limit"},
+         "lbctl: job 5 failed (exit 143): time limit\n"),
+        ({"state": "failed", "exit_status": 125, "reason": "cannot open the output file o: No"},
+         "lbctl: job 5 failed: cannot open the output file o: No\n"),
+        ({"state": "lost", "reason": "h2 was lost"}, "lbctl: job 5 was lost: h2 was lost\n"),
+    ],
+)  # fmt: skip
+def test_who_follows_a_job_learns_how_it_ended_unless_well(daemon, capsys, end, said):
+    job = {**JOB, "id": "5", "reason": "", **end}
+    over = {"ok": True, "attempt": 1, "at": [0, 0], "data": [], "more": False,
+            "state": job["state"]}  # fmt: skip
+    daemon("lbm", **{"queue.logs": lambda _: over, "queue.jobs": {"jobs": [job]}})
+    assert lbctl.main(["logs", "-f", "5"]) == 0
+    assert capsys.readouterr() == ("", said)
+    assert lbctl.main(["logs", "5"]) == 0
+    assert said == "" or said not in capsys.readouterr().err
+
+
+def test_following_a_job_says_once_why_it_has_not_begun(daemon, capsys):
+    pending = {**JOB, "id": 5, "state": "pending", "reason": ""}
+    pieces = iter([NOT_BEGUN, NOT_BEGUN, NOT_BEGUN | {"attempt": 1, "more": False}])
+    daemon(
+        "lbm",
+        **{"queue.logs": lambda _: {"ok": True, **next(pieces)}, "queue.jobs": {"jobs": [pending]}},
+    )
+    assert lbctl.main(["logs", "-f", "5"]) == 0
+    assert capsys.readouterr() == ("", "lbctl: job 5 has not started\n")
