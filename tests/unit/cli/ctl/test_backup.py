@@ -1,4 +1,7 @@
-"""`lbctl backup` and `restore`: all of it is put back, or nothing is changed."""
+"""`lbctl backup` and `restore`: all of it is put back, or nothing is changed.
+
+One file because the damaged copies are made from the whole one, of the same host.
+"""
 
 import contextlib
 import fcntl
