@@ -233,7 +233,7 @@ def test_a_restart_that_forgets_what_runs_of_an_array_with_a_target(monkeypatch)
 
 
 def test_the_end_of_an_earlier_attempt_taken_for_that_of_the_last_one(monkeypatch):
-    monkeypatch.setattr(Lifecycle, "_holder", lambda self, name, job, attempt: self.leased.get(job))
+    monkeypatch.setattr(Lifecycle, "holder", lambda self, name, job, attempt: self.leased.get(job))
     wrong = r"two runs of job \d+ are alive|has ended as \w+, and (lives|begins again)"
     wrong += r"|\d tasks of array \d+ run, of 1"  # as one is taken to have ended
     assert re.search(wrong, broken("network", "everything"))
