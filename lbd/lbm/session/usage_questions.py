@@ -78,10 +78,10 @@ class UsageAnswers:
     async def stats(self, asked: pb.StatsRequest, _caller: str = "") -> pb.StatsReply:
         """Raises Unavailable."""
         uid = asked.uid if self._goes_by_uid and asked.HasField("uid") else None
-        (total, groups), first = await self._log.ask(
+        (total, groups), record_since = await self._log.ask(
             lambda store: (
                 store.summary(asked.since, asked.user, uid, asked.until),
-                store.first(),
+                store.kept_since(),
             )
         )
         return pb.StatsReply(
@@ -90,7 +90,7 @@ class UsageAnswers:
                 kind: [figures(measure, key) for key, measure in groups[column].items()]
                 for kind, column in KINDS.items()
             },
-            first=first,
+            record_since=record_since,
             lost=self._log.lost,
             trouble=self._log.trouble,
             until=asked.until,
@@ -216,7 +216,7 @@ def stats_json(reply: pb.StatsReply, user: str) -> Json:
     return {
         "all": figures_row(reply.all),
         **{kind: [figures_row(row) for row in getattr(reply, kind)[:ROWS_MAX]] for kind in KINDS},
-        "first": finite(reply.first) or None,
+        "record_since": finite(reply.record_since) or None,
         "lost": counted(reply.lost),
         "trouble": one_line(reply.trouble),
         "user": user or None,

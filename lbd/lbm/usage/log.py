@@ -123,6 +123,11 @@ class UsageLog:
         self.lost = 0  # jobs not recorded, since we began
         self.trouble = ""  # why, the last time
 
+    def begin(self) -> None:
+        """Makes the file if there is none: its record begins now, not with the first job."""
+        if self._config.max_rows:
+            self._do(self._writer([]))
+
     def note(self, job: Job) -> None:
         """It has ended. Those of other hosts' users are on record there."""
         if job.foreign and (not job.queued_at or job.reason in BEGUN_ANEW):
