@@ -58,8 +58,8 @@ EXAMPLES = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", type=span, default=DAY_S,
-                        help="only jobs that ended since then: 7d, yesterday, 14:35 (the last "
-                             "one); default 1d")  # fmt: skip
+                        help="only jobs that ended since then: 7d, monday, 'last week', 14:35 (the "
+                             "last one); default 1d")  # fmt: skip
     parser.add_argument(
         "--until",
         metavar="TIME",
@@ -200,6 +200,7 @@ def as_json(
         "since": since,
         "until": until,
         "user": whose(found) or None,
+        "algorithm": found.algorithm,
         "hosts": sorted(found.answers),
         "missing": sorted(found.missing),
         "record_since": {host: one.get("record_since") for host, one in found.answers.items()},
@@ -258,6 +259,7 @@ def stats_lines(
     hosts = len(found.answers)
     said = (
         f"jobs{f' of {user}' if user else ''} that ended {when} on {hosts} host{'s' * (hosts != 1)}"
+        f"; algorithm now {found.algorithm}"
     )
     rows, notes = [row_of("all", total)], {}
     for kind, name in KINDS.items():
