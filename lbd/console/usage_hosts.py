@@ -24,6 +24,7 @@ class Gathered(Generic[Found]):
     answers: dict[str, Found]  # by host
     missing: dict[str, str]  # host -> why
     algorithm: str = ""  # that is in force now
+    own: str = ""  # the host that asked
 
 
 def gather(daemons: Daemons, ask: Callable[[str], Found]) -> Gathered[Found]:
@@ -46,7 +47,8 @@ def gather(daemons: Daemons, ask: Callable[[str], Found]) -> Gathered[Found]:
     answers = {host: one for host, one in found.items() if not isinstance(one, LbdError)}
     if not answers:
         raise Unavailable("; ".join(dict.fromkeys(missing.values())))
-    return Gathered(answers, missing, text(table(status, "cluster"), "algorithm"))
+    algorithm = text(table(status, "cluster"), "algorithm")
+    return Gathered(answers, missing, algorithm, text(status, "self"))
 
 
 def ask_host(daemons: Daemons, op: str, host: str, **more: object) -> Json:

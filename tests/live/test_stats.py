@@ -75,6 +75,17 @@ def test_for_people(lab):
     assert [line for line in rest if line.isupper()] == ["COMMANDS", "USERS", "HOSTS"]
 
 
+def test_when_the_algorithm_was_changed(make_lab):
+    lab = make_lab(2)
+    lab.run("h1", "lbrun", "-H", "h2", "true", check=True)
+    lab.run("h2", "lbctl", "algorithm", "LOWEST", check=True)
+    lab.wait_until(lambda: stats(lab)["algorithm_changes"], "h1 has heard of it")
+    (change,) = stats(lab)["algorithm_changes"]
+    assert (change["was"], change["algorithm"]) == ("GLOBAL", "LOWEST")
+    last = lab.run("h1", "lbctl", "stats", check=True).stdout.splitlines()[-1]
+    assert last.endswith(": algorithm GLOBAL → LOWEST")
+
+
 def test_none_is_a_line(make_lab):
     lab = make_lab(1)
     result = lab.run("h1", "lbctl", "stats", "--since", "5m")

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import pairwise
 
 from lbd.cli.complaints import complain
 from lbd.cli.ctl.verb import Verb, complain_of, reading
@@ -24,7 +25,7 @@ from lbd.console.output import (
     put,
     wrapped,
 )
-from lbd.console.reply import Json, number, text
+from lbd.console.reply import Json, number, tables, text
 from lbd.console.usage_hosts import Gathered, ask_host, gather
 from lbd.errors import ConfigError, PeerError
 from lbd.lbm.usage.measures import GROUPS_MAX, Measure, measure_of_row, merged
@@ -103,7 +104,8 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
         print_csv(total, groups, since, until)
     elif total.jobs:
         said = said_of(options.since, now_s, until)
-        put(*stats_lines(found, total, groups, said, own_page()), *late)
+        changes = changes_lines(found, since, until, Clock(now_s))
+        put(*stats_lines(found, total, groups, said, own_page()), *changes, *late)
         late = []
     else:
         of = f" of {options.user}" if options.user else " of yours" if whose(found) else ""
@@ -132,6 +134,24 @@ def late_records(found: Gathered[Json], since: float, until: float, clock: Clock
         f"{host}: on record only since {clock.time_of_day(first)}"
         for host, first in sorted(begun.items())
         if first > latest
+    ]
+
+
+def changes_of(found: Gathered[Json], since: float, until: float) -> list[Json]:
+    """Of the algorithm, in that time, as our own host heard of them."""
+    known = tables(found.answers.get(found.own, {}), "algorithms")
+    return [
+        {"at": number(one, "since"), "was": text(before, "algorithm"),
+         "algorithm": text(one, "algorithm")}
+        for before, one in pairwise(known)
+        if since <= number(one, "since") < until
+    ]  # fmt: skip
+
+
+def changes_lines(found: Gathered[Json], since: float, until: float, clock: Clock) -> list[str]:
+    return [
+        f"{clock.time_of_day(number(one, 'at'))}: algorithm {one['was']} → {one['algorithm']}"
+        for one in changes_of(found, since, until)
     ]
 
 
@@ -201,6 +221,7 @@ def as_json(
         "until": until,
         "user": whose(found) or None,
         "algorithm": found.algorithm,
+        "algorithm_changes": changes_of(found, since, until),
         "hosts": sorted(found.answers),
         "missing": sorted(found.missing),
         "record_since": {host: one.get("record_since") for host, one in found.answers.items()},

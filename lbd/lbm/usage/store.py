@@ -17,7 +17,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from lbd.config.stats import StatsConfig
-from lbd.lbm.usage import kept_since
+from lbd.lbm.usage import algorithms, kept_since
 from lbd.lbm.usage.file import UsageFile
 from lbd.lbm.usage.measures import GROUPS_MAX, LEAST, SIZE_S_MIN, STEPS, Measure, Moments
 from lbd.lbm.usage.record import CHECKPOINT, Usage
@@ -128,6 +128,7 @@ class UsageStore:
             elif not names.issuperset(LATER):
                 add_columns(database, [name for name in LATER if name not in names])
             kept_since.begin(database)
+            algorithms.begin(database)
             self._bound(database)
             file.mark(database)
         except BaseException:
@@ -223,6 +224,13 @@ class UsageStore:
     def kept_since(self) -> float:
         """All jobs that ended from then on are on record."""
         return kept_since.kept_since(self._open())
+
+    def note_algorithm(self, name: str, unix_s: float) -> None:
+        algorithms.note(self._open(), name, unix_s)
+
+    def algorithms(self, limit: int) -> list[tuple[float, str]]:
+        """Since when and which, the oldest first."""
+        return algorithms.latest(self._open(), limit)
 
     def page(self, since: float, after: int, limit: int) -> list[tuple[int, Usage]]:
         """Jobs that have run, by number above `after`, the oldest first."""

@@ -343,7 +343,7 @@ class StatsRequest(_message.Message):
     def __init__(self, since: _Optional[float] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., until: _Optional[float] = ...) -> None: ...
 
 class StatsReply(_message.Message):
-    __slots__ = ("all", "by_command", "by_user", "by_host", "lost", "trouble", "until", "record_since")
+    __slots__ = ("all", "by_command", "by_user", "by_host", "lost", "trouble", "until", "record_since", "algorithms")
     ALL_FIELD_NUMBER: _ClassVar[int]
     BY_COMMAND_FIELD_NUMBER: _ClassVar[int]
     BY_USER_FIELD_NUMBER: _ClassVar[int]
@@ -352,6 +352,7 @@ class StatsReply(_message.Message):
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     RECORD_SINCE_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHMS_FIELD_NUMBER: _ClassVar[int]
     all: Figures
     by_command: _containers.RepeatedCompositeFieldContainer[Figures]
     by_user: _containers.RepeatedCompositeFieldContainer[Figures]
@@ -360,7 +361,16 @@ class StatsReply(_message.Message):
     trouble: str
     until: float
     record_since: float
-    def __init__(self, all: _Optional[_Union[Figures, _Mapping]] = ..., by_command: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_host: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., lost: _Optional[int] = ..., trouble: _Optional[str] = ..., until: _Optional[float] = ..., record_since: _Optional[float] = ...) -> None: ...
+    algorithms: _containers.RepeatedCompositeFieldContainer[AlgorithmSince]
+    def __init__(self, all: _Optional[_Union[Figures, _Mapping]] = ..., by_command: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_host: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., lost: _Optional[int] = ..., trouble: _Optional[str] = ..., until: _Optional[float] = ..., record_since: _Optional[float] = ..., algorithms: _Optional[_Iterable[_Union[AlgorithmSince, _Mapping]]] = ...) -> None: ...
+
+class AlgorithmSince(_message.Message):
+    __slots__ = ("since", "name")
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    since: float
+    name: str
+    def __init__(self, since: _Optional[float] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Figures(_message.Message):
     __slots__ = ("key", "jobs", "failed", "moved", "wrong", "cpu_s", "response", "waiting", "slowdown")

@@ -197,3 +197,18 @@ def test_figures_without_some_hosts_are_not_the_figures(daemon, capsys, form):
     found = capsys.readouterr()
     assert "jobs of these hosts are missing" in found.err
     assert found.out
+
+
+def test_when_the_algorithm_was_changed_is_said_below_the_table(daemon, capsys):
+    daemon("lim", status=STATUS)
+    known = (1.0, "NOLB"), (1767232800.0, "LOWEST"), (1795600000.0, "GLOBAL")
+    changes = [{"since": at, "algorithm": name} for at, name in known]
+    told = {"h1": changes, "h2": []}
+    daemon("lbm", stats=lambda asked: {"ok": True, **ANSWER, "all": row("", 1), "by_command": [],
+                                       "algorithms": told[asked["of"]]})  # fmt: skip
+    assert lbctl.main(["stats", *DAY]) == 0
+    when = Clock(1795600000.0).time_of_day(1767232800.0)
+    assert capsys.readouterr().out.endswith(f"{when}: algorithm NOLB → LOWEST\n")
+    assert lbctl.main(["stats", *DAY, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["algorithm_changes"]
+    assert found == [{"at": 1767232800.0, "was": "NOLB", "algorithm": "LOWEST"}]

@@ -1,4 +1,4 @@
-"""From when on the accounting is complete."""
+"""From when on the accounting is complete, and which algorithms were in force."""
 
 import contextlib
 import sqlite3
@@ -7,6 +7,7 @@ import time
 import pytest
 
 from lbd.config.stats import StatsConfig
+from lbd.lbm.usage import algorithms
 from lbd.lbm.usage.store import PastJobs, UsageStore
 from tests.unit.lbm.usage.test_store import NOW, usage
 
@@ -54,3 +55,13 @@ def test_a_file_of_an_earlier_release_began_with_its_oldest_job(open_store, tmp_
     with contextlib.closing(sqlite3.connect(tmp_path / "usage.sqlite")) as database:
         database.executescript("DROP TRIGGER kept_less; DROP TABLE kept;")
     assert open_store().kept_since() == NOW - 100.0
+
+
+def test_algorithms_are_noted_when_they_change(open_store, monkeypatch):
+    monkeypatch.setattr(algorithms, "KEPT", 3)
+    store = open_store()
+    for unix_s, name in enumerate(("NOLB", "NOLB", "GLOBAL", "LOWEST", "LOWEST", "NOLB")):
+        store.note_algorithm(name, float(unix_s))
+    store.close()
+    assert open_store().algorithms(10) == [(2.0, "GLOBAL"), (3.0, "LOWEST"), (5.0, "NOLB")]
+    assert open_store().algorithms(1) == [(5.0, "NOLB")]
