@@ -132,6 +132,7 @@ USAGE: Gathered[Json] = Gathered(
         },
     },
     {},
+    "GLOBAL",
 )  # fmt: skip
 OWNERS: list[Json] = [
     {"host": "bora-4", "owner": "away", "since": NOW_S - 2.4 * HOUR_S, "stays": 31,

@@ -146,6 +146,8 @@ SCHEMAS: dict[str, Json] = {
     }),
     "stats": alone({
         "since": "number", "until": "number", "hosts": ["text"], "missing": ["text"], **FIGURES,
+        "record_since": table("number?"), "algorithm": "text",
+        "algorithm_changes": [fields({"at": "number", "was": "text", "algorithm": "text"})],
         "by_command": [fields({"command": "text", **FIGURES})],
         "by_user": [fields({"user": "text", **FIGURES})],
         "by_host": [fields({"host": "text", **FIGURES})], "not_recorded": "integer",

@@ -1,5 +1,6 @@
 """Times that lists look back to, as people type them: `2h` (ago), `17:30` (the last one),
-`yesterday`, `yesterday 08:00`, `2026-12-01`, `2026-12-01T06:00`. A day alone is its midnight."""
+`yesterday`, `yesterday 08:00`, `monday` (the last one, which may be today), `last week`,
+`2026-12-01`, `2026-12-01T06:00`. A day alone is its midnight, a week or a month its first day's."""
 
 import argparse
 import contextlib
@@ -9,8 +10,12 @@ from datetime import UTC, date, datetime, time, timedelta
 from lbd.text.clock_time import read_time
 from lbd.text.units import duration_s
 
-FORMS = "2h, 1d, 17:30, today, yesterday, 2026-12-01, 2026-12-01T06:00"
-DAYS_AGO = {"today": 0, "yesterday": 1}
+FORMS = (
+    '2h, 1d, 17:30, today, yesterday, monday, "this week", "last week", "this month", '
+    '"last month", 2026-12-01, 2026-12-01T06:00'
+)
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+DAYS = ("today", "yesterday", *WEEKDAYS, "this week", "last week", "this month", "last month")
 MIDNIGHT = (0, 0, 0)
 
 
@@ -19,7 +24,7 @@ class PastTime:
     """What was typed. Which moment that is depends on now, and on the time zone."""
 
     ago_s: float | None = None
-    days_ago: int | None = None
+    day: str = ""  # of DAYS
     date: tuple[int, int, int] | None = None
     clock: tuple[int, int, int] = MIDNIGHT
 
@@ -28,9 +33,9 @@ class PastTime:
             return max(0.0, now_s - self.ago_s)
         zone = UTC if utc else None
         today = datetime.fromtimestamp(now_s, zone).date()
-        day = date(*self.date) if self.date else today - timedelta(self.days_ago or 0)
+        day = date(*self.date) if self.date else day_of(self.day, today)
         found = datetime.combine(day, time(*self.clock), zone)
-        if self.date is None and self.days_ago is None and found.timestamp() > now_s:
+        if self.date is None and not self.day and found.timestamp() > now_s:
             found = datetime.combine(day - timedelta(1), time(*self.clock), zone)
         return found.timestamp()
 
@@ -38,7 +43,7 @@ class PastTime:
         """As the end of what began at `since_s`: a time of day is the next one after that where the
         last one was before, so that `14:35` until `14:36` makes sense at 14:35:54."""
         found = self.unix_s(now_s, utc=utc)
-        of_any_day = self.ago_s is None and self.date is None and self.days_ago is None
+        of_any_day = self.ago_s is None and self.date is None and not self.day
         if since_s is None or not of_any_day or found > since_s:
             return found
         zone = UTC if utc else None
@@ -50,18 +55,37 @@ def past_time(text: str) -> PastTime:
     """Raises argparse.ArgumentTypeError, one line with what is allowed."""
     with contextlib.suppress(ValueError):
         return PastTime(ago_s=duration_s(text))
-    day, _, clock = text.partition(" ")
+    if (said := text.lower()) in DAYS:
+        return PastTime(day=said)
+    day, _, clock = said.rpartition(" ")
     try:
-        if day in DAYS_AGO:
-            return PastTime(
-                days_ago=DAYS_AGO[day], clock=read_time(clock)[1] if clock else MIDNIGHT
-            )
-        found = PastTime(None, None, *read_time(f"{text} 00:00" if is_day(text) else text))
+        if day in DAYS:
+            return PastTime(day=day, clock=read_time(clock)[1])
+        found = PastTime(None, "", *read_time(f"{text} 00:00" if is_day(text) else text))
         if found.date is not None:
             date(*found.date)  # which knows how long each month is
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time; allowed: {FORMS}") from None
     return found
+
+
+def day_of(word: str, today: date) -> date:
+    """Of DAYS; "" is today."""
+    monday, first = today - timedelta(today.weekday()), today.replace(day=1)
+    match word:
+        case "yesterday":
+            return today - timedelta(1)
+        case "this week":
+            return monday
+        case "last week":
+            return monday - timedelta(7)
+        case "this month":
+            return first
+        case "last month":
+            return (first - timedelta(1)).replace(day=1)
+        case _ if word in WEEKDAYS:
+            return today - timedelta((today.weekday() - WEEKDAYS.index(word)) % 7)
+    return today
 
 
 def is_day(text: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from lbd.console.daemons import Daemons
-from lbd.console.reply import Json, tables, text
+from lbd.console.reply import Json, table, tables, text
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import Refusal
 
@@ -23,11 +23,14 @@ Found = TypeVar("Found")
 class Gathered(Generic[Found]):
     answers: dict[str, Found]  # by host
     missing: dict[str, str]  # host -> why
+    algorithm: str = ""  # that is in force now
+    own: str = ""  # the host that asked
 
 
 def gather(daemons: Daemons, ask: Callable[[str], Found]) -> Gathered[Found]:
     """Raises LbdError if not a single host answers, or we may not ask."""
-    hosts = [text(row, "name") for row in tables(daemons.lim({"op": "status"}), "hosts")]
+    status = daemons.lim({"op": "status"})
+    hosts = [text(row, "name") for row in tables(status, "hosts")]
 
     def tried(host: str) -> Found | LbdError:
         try:
@@ -44,7 +47,8 @@ def gather(daemons: Daemons, ask: Callable[[str], Found]) -> Gathered[Found]:
     answers = {host: one for host, one in found.items() if not isinstance(one, LbdError)}
     if not answers:
         raise Unavailable("; ".join(dict.fromkeys(missing.values())))
-    return Gathered(answers, missing)
+    algorithm = text(table(status, "cluster"), "algorithm")
+    return Gathered(answers, missing, algorithm, text(status, "self"))
 
 
 def ask_host(daemons: Daemons, op: str, host: str, **more: object) -> Json:

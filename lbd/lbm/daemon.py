@@ -149,6 +149,7 @@ class Lbm:
             if not has_terminal():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hung_up)
             clients.start(listener, for_all=self._link.uid == ROOT_UID)
+            self._home.usage.begin()
             log.info("ready host=%s slots=%d", self._config.host.name, self._host.slots.total)
             self._ready(f"host {self._config.host.name}, {self._host.slots.total} slots")
             async with asyncio.TaskGroup() as group:

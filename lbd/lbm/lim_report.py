@@ -112,6 +112,7 @@ class LimReport:
             return log.debug("the LIM rejected the report: %s", problem)
         self._home.lim_questions.heard_s = time.monotonic()
         host.rules.load_is(answer.get("index"))
+        self._home.usage.algorithm_is(answer.get("algorithm"))
         host.why_drained = drain_in(answer)
         if self._home.queue is not None:
             hosts = answer.get("queue")  # none from a LIM of an older release

@@ -176,6 +176,7 @@ class Operations:
             "drained": self._state.drained,
             "drain": r.drain_note(self._state, self._state.me) if self._state.drained else None,
             "job_threshold_s": self._state.in_force.lim.job_threshold_s,
+            "algorithm": self._state.in_force.lim.algorithm,
             "index": sample.vector.index if sample is not None else 0.0,
         }
 

@@ -77,7 +77,8 @@ CASES = {
     ("lbctl, lbd", "130"): [(130, interrupted)],
     ("lbctl, lbd", "141"): [(141, unread)],
 }  # fmt: skip
-ELSEWHERE = {("a queued job", "85"), ("lbctl doctor", "1")}  # test_queue*.py, test_doctor.py
+# test_queue*.py, test_stats.py, test_doctor.py
+ELSEWHERE = {("a queued job", "85"), ("lbctl stats, history", "1"), ("lbctl doctor", "1")}
 
 
 def test_every_row_of_the_table_is_tested():

@@ -2,6 +2,7 @@
 (`dispatch.malleable`); and arrays that are to end at a time, which get as many as that takes."""
 
 import re
+import subprocess
 from functools import partial
 
 import pytest
@@ -57,6 +58,27 @@ def test_a_job_has_the_slots_it_asks_for_and_nobody_else_has_them(lab):
     assert lab.run("h1", "lbctl", "logs", b).stdout == "3\n"
     assert lab.run("h1", "lbctl", "kill", b).returncode == 0
     lab.wait_until(lambda: used_slots(lab) == [0, 0], "all slots are free")
+    lab.wait_until(lambda: slots_of(lab, "history", b) == 3, "the accounting has its slots")
+
+
+def slots_of(lab, verb, name, *more):
+    found = [row for row in lab.lbctl_json("h1", verb, *more) if row["id"] == name]
+    return found[0]["slots"] if found else None
+
+
+@pytest.mark.parametrize("slots", ["2", "2-3"])
+def test_a_plain_command_of_several_slots_is_shown_with_as_many(lab, slots):
+    command = "lbrun", "-H", "h2", "-n", slots, "sh", "-c", "read line"
+    process = lab.popen("h1", *command, stdin=subprocess.PIPE)
+    most = int(slots[-1])
+    lab.wait_until(lambda: used_slots(lab) == [0, most], "h2 tells of them")
+    (running,) = lab.lbctl_json("h1", "jobs")
+    assert running["slots"] == most
+    process.communicate(b"\n", timeout=20.0)
+    lab.wait_until(
+        lambda: slots_of(lab, "history", running["id"]) == most, "the accounting has them"
+    )
+    assert slots_of(lab, "jobs", running["id"], "--all") == most
 
 
 STUCK = [

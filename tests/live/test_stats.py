@@ -40,6 +40,7 @@ def restart_lbm(lab, host, meanwhile=lambda: None):
 
 
 def test_jobs_of_all_hosts_by_command_user_and_host(lab):
+    begun = time.time()
     for _ in range(3):
         lab.run("h1", "lbrun", "-H", "h2", sys.executable, "-c", SPIN, check=True)
     lab.run("h2", "lbrun", "-H", "h3", "sh", "-c", "exit 3")
@@ -49,6 +50,8 @@ def test_jobs_of_all_hosts_by_command_user_and_host(lab):
     assert (found["hosts"], found["missing"]) == (["h1", "h2", "h3"], [])
     assert (found["jobs"], found["failed"], found["transferred"]) == (5, 1, 0.8)
     assert found["wrong_transfers"] == 0.0  # it is the user who chose
+    assert found["record_since"].keys() == {"h1", "h2", "h3"}
+    assert max(found["record_since"].values()) < begun, "a record begins before its first job"
     hosts = {row["host"]: row["jobs"] for row in found["by_host"]}
     assert hosts == {"h2": 3, "h3": 2}
     (python,) = [row for row in found["by_command"] if row["command"].startswith("python")]
@@ -66,10 +69,21 @@ def test_for_people(lab):
     result = lab.run("h2", "lbctl", "stats", "--since", "1h", check=True)
     assert result.stderr == ""
     first, _, heading, total, *rest = result.stdout.splitlines()
-    assert first == "jobs that ended within 1h on 3 hosts"
+    assert first == "jobs that ended within 1h on 3 hosts; algorithm now GLOBAL"
     assert heading.split()[:3] == ["JOBS", "FAILED", "RESPONSE"]
     assert total.split()[0] == "all"
     assert [line for line in rest if line.isupper()] == ["COMMANDS", "USERS", "HOSTS"]
+
+
+def test_when_the_algorithm_was_changed(make_lab):
+    lab = make_lab(2)
+    lab.run("h1", "lbrun", "-H", "h2", "true", check=True)
+    lab.run("h2", "lbctl", "algorithm", "LOWEST", check=True)
+    lab.wait_until(lambda: stats(lab)["algorithm_changes"], "h1 has heard of it")
+    (change,) = stats(lab)["algorithm_changes"]
+    assert (change["was"], change["algorithm"]) == ("GLOBAL", "LOWEST")
+    last = lab.run("h1", "lbctl", "stats", check=True).stdout.splitlines()[-1]
+    assert last.endswith(": algorithm GLOBAL → LOWEST")
 
 
 def test_none_is_a_line(make_lab):
@@ -92,10 +106,11 @@ def test_it_outlives_the_lbm_and_names_who_is_missing(make_lab):
     sleeping.wait()
     lab.wait_until(lambda: stats(lab)["jobs"] in (2, 3), "both are there")  # it may be adopted
     lab.kill("h2", "lbm")
-    found = stats(lab)
+    found = lab.lbctl_json_any("h1", "stats")
     assert (found["hosts"], found["missing"]) == (["h1"], ["h2"])
+    assert lab.run("h1", "lbctl", "history").returncode == 1
     result = lab.run("h1", "lbctl", "stats")
-    assert (result.returncode, result.stdout.startswith("jobs that ended")) == (0, True)
+    assert (result.returncode, result.stdout.startswith("jobs that ended")) == (1, True)
     assert_one_line(result.stderr, "lbctl", "h2 (its LBM cannot be reached)")
 
 

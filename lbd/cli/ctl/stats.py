@@ -6,6 +6,8 @@ import math
 import sys
 import time
 from collections.abc import Iterable
+from datetime import datetime
+from itertools import pairwise
 
 from lbd.cli.complaints import complain
 from lbd.cli.ctl.verb import Verb, complain_of, reading
@@ -23,7 +25,7 @@ from lbd.console.output import (
     put,
     wrapped,
 )
-from lbd.console.reply import Json, number, text
+from lbd.console.reply import Json, number, tables, text
 from lbd.console.usage_hosts import Gathered, ask_host, gather
 from lbd.errors import ConfigError, PeerError
 from lbd.lbm.usage.measures import GROUPS_MAX, Measure, measure_of_row, merged
@@ -44,7 +46,9 @@ GO_FIRST = (
     ">SLOWDOWN", ">FAILED", ">MEDIAN", ">P95",
 )  # fmt: skip
 MEDIAN, TAIL = 0.5, 0.95
-LATE = 0.1  # of the time that other hosts have on record: missing at its beginning is worth a line
+# Hosts that are set up together begin to keep their records within:
+TOGETHER_S = 60.0
+LATE = 0.01  # and of what the others have on record, a longer time
 EXAMPLES = (
     "lbctl stats                       the last day, all hosts",
     "lbctl stats --since 7d --user ann",
@@ -55,8 +59,8 @@ EXAMPLES = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", type=span, default=DAY_S,
-                        help="only jobs that ended since then: 7d, yesterday, 14:35 (the last "
-                             "one); default 1d")  # fmt: skip
+                        help="only jobs that ended since then: 7d, monday, 'last week', 14:35 (the "
+                             "last one); default 1d")  # fmt: skip
     parser.add_argument(
         "--until",
         metavar="TIME",
@@ -90,21 +94,25 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
         raise Refusal(
             f"--user {options.user}: only administrators can see other users' jobs", "denied"
         )
-    complain_of(found.missing)
+    status = complain_of(found.missing)
     complain_of_lost(found)
     total, groups = summed(found)
+    late = late_records(found, since, until, Clock(now_s))
     if options.json:
         print_json(as_json(found, total, groups, since, until))
     elif options.csv:
-        print_csv(total, groups)
+        print_csv(total, groups, since, until)
     elif total.jobs:
         said = said_of(options.since, now_s, until)
-        late = late_records(found, since, until, Clock(now_s))
-        put(*stats_lines(found, total, groups, said, own_page()), *late)
+        changes = changes_lines(found, since, until, Clock(now_s))
+        put(*stats_lines(found, total, groups, said, own_page()), *changes, *late)
+        late = []
     else:
         of = f" of {options.user}" if options.user else " of yours" if whose(found) else ""
         complain("lbctl", f"no job{of} ended {said_of(options.since, now_s, until)}")
-    return 0
+    for line in () if options.json else late:
+        complain("lbctl", line)
+    return status
 
 
 def said_of(span_s: float, now_s: float, until: float) -> str:
@@ -116,27 +124,49 @@ def said_of(span_s: float, now_s: float, until: float) -> str:
 
 
 def late_records(found: Gathered[Json], since: float, until: float, clock: Clock) -> list[str]:
-    """A line for each host whose record begins well after `since` and after the others': it may
+    """A line for each host whose record begins later than `since` and than the others': it may
     have lost what it had, or be new. One that does not tell when it begins is passed over."""
-    firsts = {host: number(answer, "first") for host, answer in found.answers.items()}
-    begun = [first for first in firsts.values() if not math.isnan(first)]
-    earliest = max(since, min(begun, default=since))
-    latest = earliest + LATE * (until - earliest)
+    begun = {host: number(answer, "record_since") for host, answer in found.answers.items()}
+    known = [first for first in begun.values() if not math.isnan(first)]
+    earliest = max(since, min(known, default=since))
+    latest = earliest + TOGETHER_S + LATE * max(0.0, until - earliest)
     return [
         f"{host}: on record only since {clock.time_of_day(first)}"
-        for host, first in sorted(firsts.items())
+        for host, first in sorted(begun.items())
         if first > latest
     ]
 
 
-def print_csv(total: Measure, groups: dict[str, dict[str, Measure]]) -> None:
+def changes_of(found: Gathered[Json], since: float, until: float) -> list[Json]:
+    """Of the algorithm, in that time, as our own host heard of them."""
+    known = tables(found.answers.get(found.own, {}), "algorithms")
+    return [
+        {"at": number(one, "since"), "was": text(before, "algorithm"),
+         "algorithm": text(one, "algorithm")}
+        for before, one in pairwise(known)
+        if since <= number(one, "since") < until
+    ]  # fmt: skip
+
+
+def changes_lines(found: Gathered[Json], since: float, until: float, clock: Clock) -> list[str]:
+    return [
+        f"{clock.time_of_day(number(one, 'at'))}: algorithm {one['was']} → {one['algorithm']}"
+        for one in changes_of(found, since, until)
+    ]
+
+
+def print_csv(
+    total: Measure, groups: dict[str, dict[str, Measure]], since: float, until: float
+) -> None:
     """A header and one row for all, and for each command, user and host."""
+    period = [datetime.fromtimestamp(at).isoformat(" ", "seconds") for at in (since, until)]
     rows = [("all", "", total)]
     rows += [(name, key, one) for kind, name in KINDS.items() for key, one in groups[kind].items()]
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["by", "name", *measure_json(total)])
+    writer.writerow(["by", "name", *measure_json(total), "since", "until"])
     for by, key, measure in rows:
-        writer.writerow([by, csv_name(key), *map(csv_text, measure_json(measure).values())])
+        figures = map(csv_text, measure_json(measure).values())
+        writer.writerow([by, csv_name(key), *figures, *period])
 
 
 def csv_name(name: str) -> str:
@@ -190,8 +220,11 @@ def as_json(
         "since": since,
         "until": until,
         "user": whose(found) or None,
+        "algorithm": found.algorithm,
+        "algorithm_changes": changes_of(found, since, until),
         "hosts": sorted(found.answers),
         "missing": sorted(found.missing),
+        "record_since": {host: one.get("record_since") for host, one in found.answers.items()},
         "not_recorded": sum(int(number(one, "lost")) for one in found.answers.values()),
         **measure_json(total),
         **{
@@ -247,6 +280,7 @@ def stats_lines(
     hosts = len(found.answers)
     said = (
         f"jobs{f' of {user}' if user else ''} that ended {when} on {hosts} host{'s' * (hosts != 1)}"
+        f"; algorithm now {found.algorithm}"
     )
     rows, notes = [row_of("all", total)], {}
     for kind, name in KINDS.items():

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lbd.cli.complaints import complain
+from lbd.cli.complaints import EXIT_FAILED, complain
 from lbd.cli.damaged_config import load_despite_faults
 from lbd.cli.program import Parser
 from lbd.config.load import load
@@ -49,9 +49,10 @@ class Verb:
         return parser
 
 
-def complain_of(missing: dict[str, str]) -> None:
-    if missing:
-        unreached = ", ".join(f"{host} ({why})" for host, why in missing.items())
-        complain(
-            "lbctl", f"jobs of these hosts are missing, since they did not answer: {unreached}"
-        )
+def complain_of(missing: dict[str, str]) -> int:
+    """Returns the exit status of who shows what the others said."""
+    if not missing:
+        return 0
+    unreached = ", ".join(f"{host} ({why})" for host, why in missing.items())
+    complain("lbctl", f"jobs of these hosts are missing, since they did not answer: {unreached}")
+    return EXIT_FAILED

@@ -41,6 +41,7 @@ class Job:
     pid: int = 0  # where it runs; 0 = not known
     directory: bytes = b""
     killed_by: str = ""  # who had it ended
+    slots: int = 1  # that it holds, or is to hold
 
     @property
     def is_continued(self) -> bool:

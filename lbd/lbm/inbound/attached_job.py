@@ -307,11 +307,11 @@ class AttachedJob(Performer):
     def _report_begun(self) -> None:
         pid = self.show_begun()
         if (job := self.host.jobs.running.get(self.id)) is not None:
-            job.started = time.time()
+            job.started, job.slots = time.time(), self.slots
         self.show_state()
         self.host.changed()
         name, load = self.host.config.host.name, self.host.rules.load
-        started = lbm_pb2.Started(host=name, pid=pid, note=self.note, index=load)
+        started = lbm_pb2.Started(host=name, pid=pid, note=self.note, index=load, slots=self.slots)
         self._say(tags.STARTED, started.SerializeToString(), LINGER_S)
         if not self.is_alone:
             self._follow_ends()

@@ -107,7 +107,8 @@ class Bookkeeping:
             case e.BegunHere(host, reason, wrong=wrong):
                 job.start(host, reason, time.time())
                 job.wrong = wrong
-            case e.RunHere(reason, pinned=pinned):
+            case e.RunHere(reason, slots, pinned=pinned):
+                job.slots = slots or job.slots
                 self._runs_here(reason, pinned=pinned)
             case e.Learn(cpu_s, cause, peak_bytes):
                 home.eligible.ran_there(job.uid, self._key, cpu_s, cause, peak_bytes)

@@ -101,6 +101,8 @@ class RemoteCommand:
     def _event(self, answer: lbm_pb2.Started | e.Refused) -> e.Event:
         if not isinstance(answer, e.Refused):
             self._job.pid = answer.pid
+            least, most = self._request.slots
+            self._job.slots = max(least, min(most, answer.slots))
             note = (f"; {answer.note}" if answer.note else "") + self.withheld
             return e.StartedThere(note, self._home.is_no_less_busy(answer))
         self._home.lim_questions.has_moved(self._place[0])

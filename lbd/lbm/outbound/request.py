@@ -29,7 +29,7 @@ def new_job(
     user, uid = caller
     command, nowhere = tuple(request.argv), HostId("")
     job_is = Job(job, command, user, origin, nowhere, unix_s, request.name, uid=uid)
-    job_is.directory = request.directory
+    job_is.directory, job_is.slots = request.directory, request.slots[0]
     return job_is
 
 

@@ -259,6 +259,7 @@ class Attempt(Performer):
                 foreign=True,
                 queued_at=HostId(request.origin),
                 queued_as=self.shown,
+                slots=self.slots,
             )
         )
 

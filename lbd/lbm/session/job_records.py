@@ -44,6 +44,7 @@ def job_record(
         reason=job.reason,
         pid=job.pid,
         directory=job.directory,
+        slots=job.slots,
     )
     if job.exit_status is not None:
         record.exit_status = job.exit_status
@@ -76,6 +77,7 @@ def ended_record(number: int, usage: Usage) -> lbm_pb2.JobRecord:
         finished=0.0 if is_open else usage.finished,
         cpu_s=usage.cpu_s or 0.0,
         reason=usage.reason or "",
+        slots=usage.slots or 1,
     )
     if usage.exit_status is not None:
         record.exit_status = usage.exit_status
@@ -118,7 +120,7 @@ def job_json(job: lbm_pb2.JobRecord | dispatch_pb2.JobInfo) -> Json:
         "started": job.started or None,
         "finished": job.finished or None,
         "cpu_s": job.cpu_s or None,
-        "slots": 1,
+        "slots": job.slots or 1,
         "array_index": None,
         "reason": job.reason or None,
     } | task_json(str(job.id))

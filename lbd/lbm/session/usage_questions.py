@@ -31,6 +31,7 @@ PAGE_MAX = 2000  # past jobs in one answer
 PAST_MAX = 1000  # of those with all that is known of them
 PATTERN_CHARS = 255
 STATES_MAX = 16
+ALGORITHMS_MAX = 100
 ROWS_MAX = 1000  # figures of one kind in an answer of another host's
 NO_SUCH_NUMBER = "after must be the number of a job"
 NO_HOST = "?"  # where a lab does not prove names
@@ -78,10 +79,11 @@ class UsageAnswers:
     async def stats(self, asked: pb.StatsRequest, _caller: str = "") -> pb.StatsReply:
         """Raises Unavailable."""
         uid = asked.uid if self._goes_by_uid and asked.HasField("uid") else None
-        (total, groups), first = await self._log.ask(
+        (total, groups), record_since, algorithms = await self._log.ask(
             lambda store: (
                 store.summary(asked.since, asked.user, uid, asked.until),
-                store.first(),
+                store.kept_since(),
+                store.algorithms(ALGORITHMS_MAX),
             )
         )
         return pb.StatsReply(
@@ -90,7 +92,8 @@ class UsageAnswers:
                 kind: [figures(measure, key) for key, measure in groups[column].items()]
                 for kind, column in KINDS.items()
             },
-            first=first,
+            record_since=record_since,
+            algorithms=[pb.AlgorithmSince(since=since, name=name) for since, name in algorithms],
             lost=self._log.lost,
             trouble=self._log.trouble,
             until=asked.until,
@@ -216,7 +219,11 @@ def stats_json(reply: pb.StatsReply, user: str) -> Json:
     return {
         "all": figures_row(reply.all),
         **{kind: [figures_row(row) for row in getattr(reply, kind)[:ROWS_MAX]] for kind in KINDS},
-        "first": finite(reply.first) or None,
+        "record_since": finite(reply.record_since) or None,
+        "algorithms": [
+            {"since": finite(one.since), "algorithm": one_line(one.name)}
+            for one in reply.algorithms[:ALGORITHMS_MAX]
+        ],
         "lost": counted(reply.lost),
         "trouble": one_line(reply.trouble),
         "user": user or None,

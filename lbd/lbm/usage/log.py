@@ -11,6 +11,7 @@ import math
 import queue
 import sqlite3
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -118,10 +119,32 @@ class UsageLog:
         self._timer: asyncio.TimerHandle | None = None
         self._works: queue.Queue[Callable[[], None] | None] = queue.Queue(WORKS_MAX)
         self._thread: threading.Thread | None = None
+        self._algorithm = ""  # that is noted
         self.ended_jobs = EndedJobs()
         self.is_stopping = False
         self.lost = 0  # jobs not recorded, since we began
         self.trouble = ""  # why, the last time
+
+    def begin(self) -> None:
+        """Makes the file if there is none: its record begins now, not with the first job."""
+        if self._config.max_rows:
+            self._do(self._writer([]))
+
+    def algorithm_is(self, name: object) -> None:
+        """That places commands now, as the LIM says."""
+        if not isinstance(name, str) or name == self._algorithm or not self._config.max_rows:
+            return
+        now_s = time.time()
+
+        def write() -> None:
+            try:
+                self._store.note_algorithm(name, now_s)
+            except (sqlite3.Error, OSError) as problem:
+                self._store.let_go(problem)
+                self._algorithm = ""  # when the LIM says it again
+
+        if self._do(write):
+            self._algorithm = name
 
     def note(self, job: Job) -> None:
         """It has ended. Those of other hosts' users are on record there."""

@@ -38,6 +38,7 @@ class Usage:
     exit_status: int | None = None
     reason: str | None = None
     uid: int | None = None  # of `user` at the origin
+    slots: int | None = None  # that it held
 
 
 def usage_of(job: Job) -> Usage:
@@ -68,4 +69,5 @@ def usage_of(job: Job) -> Usage:
         exit_status=job.exit_status,
         reason=job.reason[:TEXT_CHARACTERS],
         uid=job.uid,
+        slots=job.slots,
     )

@@ -17,6 +17,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from lbd.config.stats import StatsConfig
+from lbd.lbm.usage import algorithms, kept_since
 from lbd.lbm.usage.file import UsageFile
 from lbd.lbm.usage.measures import GROUPS_MAX, LEAST, SIZE_S_MIN, STEPS, Measure, Moments
 from lbd.lbm.usage.record import CHECKPOINT, Usage
@@ -126,6 +127,8 @@ class UsageStore:
                 database.executescript(SCHEMA)
             elif not names.issuperset(LATER):
                 add_columns(database, [name for name in LATER if name not in names])
+            kept_since.begin(database)
+            algorithms.begin(database)
             self._bound(database)
             file.mark(database)
         except BaseException:
@@ -218,10 +221,16 @@ class UsageStore:
                     spread(groups[column][key], steps, count)
         return total, groups
 
-    def first(self) -> float:
-        """When the oldest job on record ended; 0 without any."""
-        (found,) = self._open().execute("SELECT min(finished) FROM jobs").fetchone()
-        return float(found or 0.0)
+    def kept_since(self) -> float:
+        """All jobs that ended from then on are on record."""
+        return kept_since.kept_since(self._open())
+
+    def note_algorithm(self, name: str, unix_s: float) -> None:
+        algorithms.note(self._open(), name, unix_s)
+
+    def algorithms(self, limit: int) -> list[tuple[float, str]]:
+        """Since when and which, the oldest first."""
+        return algorithms.latest(self._open(), limit)
 
     def page(self, since: float, after: int, limit: int) -> list[tuple[int, Usage]]:
         """Jobs that have run, by number above `after`, the oldest first."""

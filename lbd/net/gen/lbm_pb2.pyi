@@ -161,16 +161,18 @@ class CheckReply(_message.Message):
     def __init__(self, able: _Optional[bool] = ..., reason: _Optional[str] = ..., phase: _Optional[str] = ...) -> None: ...
 
 class Started(_message.Message):
-    __slots__ = ("host", "pid", "note", "index")
+    __slots__ = ("host", "pid", "note", "index", "slots")
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
     host: str
     pid: int
     note: str
     index: float
-    def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., note: _Optional[str] = ..., index: _Optional[float] = ...) -> None: ...
+    slots: int
+    def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., note: _Optional[str] = ..., index: _Optional[float] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class Ended(_message.Message):
     __slots__ = ("exit_status", "signal", "cause", "user_cpu_s", "system_cpu_s", "max_rss_bytes", "wall_s", "input_taken_bytes", "reason", "heard_signals")
@@ -197,7 +199,7 @@ class Ended(_message.Message):
     def __init__(self, exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., user_cpu_s: _Optional[float] = ..., system_cpu_s: _Optional[float] = ..., max_rss_bytes: _Optional[int] = ..., wall_s: _Optional[float] = ..., input_taken_bytes: _Optional[int] = ..., reason: _Optional[str] = ..., heard_signals: _Optional[int] = ...) -> None: ...
 
 class JobRecord(_message.Message):
-    __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "submitted", "started", "finished", "cpu_s", "exit_status", "reason", "pid", "directory", "number")
+    __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "submitted", "started", "finished", "cpu_s", "exit_status", "reason", "pid", "directory", "number", "slots")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
@@ -215,6 +217,7 @@ class JobRecord(_message.Message):
     PID_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     command: _containers.RepeatedScalarFieldContainer[bytes]
@@ -232,7 +235,8 @@ class JobRecord(_message.Message):
     pid: int
     directory: bytes
     number: int
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ..., pid: _Optional[int] = ..., directory: _Optional[bytes] = ..., number: _Optional[int] = ...) -> None: ...
+    slots: int
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ..., pid: _Optional[int] = ..., directory: _Optional[bytes] = ..., number: _Optional[int] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class CommandRequest(_message.Message):
     __slots__ = ("id", "verb", "user", "uid", "is_admin", "signal", "patience_s")
@@ -339,24 +343,34 @@ class StatsRequest(_message.Message):
     def __init__(self, since: _Optional[float] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., until: _Optional[float] = ...) -> None: ...
 
 class StatsReply(_message.Message):
-    __slots__ = ("all", "by_command", "by_user", "by_host", "first", "lost", "trouble", "until")
+    __slots__ = ("all", "by_command", "by_user", "by_host", "lost", "trouble", "until", "record_since", "algorithms")
     ALL_FIELD_NUMBER: _ClassVar[int]
     BY_COMMAND_FIELD_NUMBER: _ClassVar[int]
     BY_USER_FIELD_NUMBER: _ClassVar[int]
     BY_HOST_FIELD_NUMBER: _ClassVar[int]
-    FIRST_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
+    RECORD_SINCE_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHMS_FIELD_NUMBER: _ClassVar[int]
     all: Figures
     by_command: _containers.RepeatedCompositeFieldContainer[Figures]
     by_user: _containers.RepeatedCompositeFieldContainer[Figures]
     by_host: _containers.RepeatedCompositeFieldContainer[Figures]
-    first: float
     lost: int
     trouble: str
     until: float
-    def __init__(self, all: _Optional[_Union[Figures, _Mapping]] = ..., by_command: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_host: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., first: _Optional[float] = ..., lost: _Optional[int] = ..., trouble: _Optional[str] = ..., until: _Optional[float] = ...) -> None: ...
+    record_since: float
+    algorithms: _containers.RepeatedCompositeFieldContainer[AlgorithmSince]
+    def __init__(self, all: _Optional[_Union[Figures, _Mapping]] = ..., by_command: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_host: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., lost: _Optional[int] = ..., trouble: _Optional[str] = ..., until: _Optional[float] = ..., record_since: _Optional[float] = ..., algorithms: _Optional[_Iterable[_Union[AlgorithmSince, _Mapping]]] = ...) -> None: ...
+
+class AlgorithmSince(_message.Message):
+    __slots__ = ("since", "name")
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    since: float
+    name: str
+    def __init__(self, since: _Optional[float] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Figures(_message.Message):
     __slots__ = ("key", "jobs", "failed", "moved", "wrong", "cpu_s", "response", "waiting", "slowdown")

@@ -23,6 +23,15 @@ NOW_S = calendar.timegm((2026, 11, 22, 6, 30, 0))
         ("today 17:30", (2026, 11, 22, 17, 30, 0)),
         ("yesterday", (2026, 11, 21, 0, 0, 0)),
         ("yesterday 08:00", (2026, 11, 21, 8, 0, 0)),
+        ("monday", (2026, 11, 16, 0, 0, 0)),
+        ("Saturday", (2026, 11, 21, 0, 0, 0)),
+        ("sunday", (2026, 11, 22, 0, 0, 0)),  # today
+        ("monday 08:00", (2026, 11, 16, 8, 0, 0)),
+        ("this week", (2026, 11, 16, 0, 0, 0)),
+        ("last week", (2026, 11, 9, 0, 0, 0)),
+        ("last week 08:00", (2026, 11, 9, 8, 0, 0)),
+        ("this month", (2026, 11, 1, 0, 0, 0)),
+        ("last month", (2026, 10, 1, 0, 0, 0)),
         ("2026-12-01", (2026, 12, 1, 0, 0, 0)),
         ("2026-10-01T06:00", (2026, 10, 1, 6, 0, 0)),
         ("2026-10-01 06:00:30", (2026, 10, 1, 6, 0, 30)),
@@ -42,6 +51,8 @@ def test_what_they_mean(text, when):
         ("23:00", "5:00", (2026, 11, 22, 5, 0, 0)),
         ("6:29", "yesterday", (2026, 11, 21, 0, 0, 0)),  # for the caller to refuse
         ("2h", "3h", (2026, 11, 22, 3, 30, 0)),
+        ("last week", "this week", (2026, 11, 16, 0, 0, 0)),
+        ("monday", "saturday 17:30", (2026, 11, 21, 17, 30, 0)),
     ],
 )
 def test_an_end_is_after_the_beginning_where_it_is_a_time_of_any_day(since, until, when):
@@ -73,7 +84,7 @@ def test_a_day_is_a_local_one_unless_utc_is_asked_for():
 @pytest.mark.parametrize(
     "text",
     ["", "soon", "yesterday noon", "yesterday 25:00", "2026-02-30", "2026-13-01", "24:00",
-     "today T", "0000-01-01", "--"],
+     "today T", "last", "week", "last friday", " monday", "monday T", "0000-01-01", "--"],
 )  # fmt: skip
 def test_what_is_none_of_them(text):
     with pytest.raises(argparse.ArgumentTypeError, match="is not a time; allowed: 2h, 1d, 17:30"):

@@ -69,7 +69,7 @@ def add_view(parser: Parser, states: Sequence[str] = STATES) -> None:
     add_utc(parser)
     parser.add_argument("--since", metavar="TIME", type=past_time,
                         help="submitted at most that long ago (90s, 2h, 1d), or since then (17:30: "
-                             "the last; yesterday, 2026-12-01, 2026-12-01T06:00)")  # fmt: skip
+                             "the last; monday, 2026-12-01, 2026-12-01T06:00)")  # fmt: skip
     parser.add_argument("--until", metavar="TIME", type=past_time,
                         help="submitted before then; takes the same forms as --since; 17:30 "
                              "is the next one after it, if the last was before")  # fmt: skip

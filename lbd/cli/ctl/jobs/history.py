@@ -43,7 +43,7 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     }
     each = max(limit, SORTED) if options.sort else limit  # the order may turn them upside down
     gathered = gather(daemons, lambda host: of_host(daemons, host, question, each))
-    complain_of(gathered.missing)
+    status = complain_of(gathered.missing)
     complain_of_withheld({host: one.withheld for host, one in gathered.answers.items()})
     found = [job for one in gathered.answers.values() for job in one.jobs]
     found.sort(key=lambda job: number(job, "finished"))
@@ -65,7 +65,7 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     ):
         drained = drains(daemons, options, now_s)
         put(*([""] if found and drained else []), *drain_lines(drained, options, now_s))
-    return 0
+    return status
 
 
 def past_drains(daemons: Daemons, options: argparse.Namespace) -> int:

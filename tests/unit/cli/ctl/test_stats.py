@@ -13,7 +13,14 @@ from lbd.console.usage_hosts import Gathered
 from lbd.lbm.usage.measures import GROUPS_MAX
 from tests.unit.cli.canned import STATUS
 
-ANSWER = {"lost": 0, "trouble": "", "user": None, "first": None, "by_user": [], "by_host": []}
+ANSWER = {
+    "lost": 0,
+    "trouble": "",
+    "user": None,
+    "record_since": None,
+    "by_user": [],
+    "by_host": [],
+}
 
 
 def row(key, jobs):
@@ -38,7 +45,7 @@ def two_hosts(daemon):
 def test_jobs_of_commands_that_hosts_did_not_tell_of_are_counted(two_hosts, capsys):
     assert lbctl.main(["stats", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["jobs"] == 303
+    assert (found["jobs"], found["algorithm"]) == (303, "GLOBAL")
     shown = [(one["command"], one["jobs"]) for one in found["by_command"]]
     assert shown[:2] == [("cc", 113), ("ls", 30)]
     assert found["left_out"] == {"by_command": 62, "by_user": 0, "by_host": 3}
@@ -51,7 +58,7 @@ def test_a_table_for_a_spreadsheet_has_a_header_and_few_digits(two_hosts, capsys
     assert total[:4] == ["all", "", "303", "0"]
     assert ["command", "cc", "113", "0"] in [row[:4] for row in rows]
     assert {len(row) for row in rows} == {len(header)}
-    assert all(len(figure) <= 9 for row in rows for figure in row[2:])
+    assert all(len(figure) <= 9 for row in rows for figure in row[2:-2])
 
 
 def test_figures_until_a_time_are_asked_of_the_hosts(daemon, capsys):
@@ -128,28 +135,80 @@ def test_a_programs_name_is_no_formula_and_moves_no_cursor(name, shown):
 
 
 @pytest.mark.parametrize(
-    ("firsts", "late"),
+    ("begun", "late"),
     [
-        ((10.0, 20.0, 900.0), ["h3"]),
-        ((500.0, 540.0, 900.0), ["h3"]),  # the cluster itself began after what was asked for
-        ((500.0, 501.0, 502.0), []),  # each began with its first job, so none at the same moment
-        ((10.0, None, 20.0), []),  # it has no job on record, or is of another release
+        ((10.0, 20.0, 9000.0), ["h3"]),
+        ((5000.0, 5040.0, 9000.0), ["h3"]),  # the cluster itself began after what was asked for
+        ((9268.0, 9268.0, 9466.0), ["h3"]),  # it was replaced
+        ((5000.0, 5010.0, 5050.0), []),  # set up together
+        ((10.0, None, 20.0), []),  # of another release
         ((None, None, None), []),
-        ((900.0, 900.0, 900.0), []),
-        ((10.0, 20.0, 1500.0), ["h3"]),  # after --until: it has nothing of that time
+        ((9000.0, 9000.0, 9000.0), []),
+        ((10.0, 20.0, 15000.0), ["h3"]),  # after --until: it has nothing of that time
     ],
 )
-def test_a_host_whose_record_begins_late_is_named(firsts, late):
-    answers = {f"h{at}": {"first": first} for at, first in enumerate(firsts, 1)}
-    lines = late_records(Gathered(answers, {}), 0.0, 1000.0, Clock(1000.0, utc=True))
+def test_a_host_whose_record_begins_late_is_named(begun, late):
+    answers = {f"h{at}": {"record_since": first} for at, first in enumerate(begun, 1)}
+    lines = late_records(Gathered(answers, {}), 0.0, 10_000.0, Clock(10_000.0, utc=True))
     assert [line.partition(":")[0] for line in lines] == late
 
 
-def test_since_when_is_said_below_the_table(daemon, capsys):
+BEGUN = {"h1": 1767261600.0, "h2": 1767225600.0}
+DAY = "--since", "2026-01-01", "--until", "2026-01-02"
+
+
+@pytest.fixture
+def late(daemon):
+    """h1's record begins ten hours after h2's; jobs of a host that is silent are missing."""
     daemon("lim", status=STATUS)
-    told = {"h1": 1767261600.0, "h2": 1767225600.0}
+    own = {"all": row("", 1), "by_command": []}
+    daemon("lbm", stats=lambda asked: {"ok": True, **ANSWER, **own,
+                                       "record_since": BEGUN[asked["of"]]})  # fmt: skip
+    return f"h1: on record only since {Clock(1795600000.0).time_of_day(BEGUN['h1'])}\n"
+
+
+def test_since_when_is_said_below_the_table(late, capsys):
+    assert lbctl.main(["stats", *DAY]) == 0
+    assert capsys.readouterr().out.endswith(late)
+
+
+def test_since_when_is_said_beside_figures_for_programs(late, capsys):
+    assert lbctl.main(["stats", *DAY, "--csv"]) == 0
+    assert capsys.readouterr().err == f"lbctl: {late}"
+    assert lbctl.main(["stats", *DAY, "--json"]) == 0
+    found = capsys.readouterr()
+    assert (json.loads(found.out)["record_since"], found.err) == (BEGUN, "")
+
+
+def test_a_row_of_a_table_for_a_spreadsheet_has_its_period(late, capsys):
+    assert lbctl.main(["stats", *DAY, "--csv"]) == 0
+    header, total, *_ = csv.reader(capsys.readouterr().out.splitlines())
+    assert header[-2:] == ["since", "until"]
+    assert total[-2:] == ["2026-01-01 00:00:00", "2026-01-02 00:00:00"]
+
+
+@pytest.mark.parametrize("form", [(), ("--csv",), ("--json",)])
+def test_figures_without_some_hosts_are_not_the_figures(daemon, capsys, form):
+    daemon("lim", status=STATUS)
+    answer = {"ok": True, **ANSWER, "all": row("", 1), "by_command": []}
+    down = {"ok": False, "error": "down", "code": "unavailable"}
+    daemon("lbm", stats=lambda asked: answer if asked["of"] == "h1" else down)
+    assert lbctl.main(["stats", *form]) == 1
+    found = capsys.readouterr()
+    assert "jobs of these hosts are missing" in found.err
+    assert found.out
+
+
+def test_when_the_algorithm_was_changed_is_said_below_the_table(daemon, capsys):
+    daemon("lim", status=STATUS)
+    known = (1.0, "NOLB"), (1767232800.0, "LOWEST"), (1795600000.0, "GLOBAL")
+    changes = [{"since": at, "algorithm": name} for at, name in known]
+    told = {"h1": changes, "h2": []}
     daemon("lbm", stats=lambda asked: {"ok": True, **ANSWER, "all": row("", 1), "by_command": [],
-                                       "first": told[asked["of"]]})  # fmt: skip
-    assert lbctl.main(["stats", "--since", "2026-01-01", "--until", "2026-01-02"]) == 0
-    when = Clock(1795600000.0).time_of_day(told["h1"])
-    assert capsys.readouterr().out.endswith(f"h1: on record only since {when}\n")
+                                       "algorithms": told[asked["of"]]})  # fmt: skip
+    assert lbctl.main(["stats", *DAY]) == 0
+    when = Clock(1795600000.0).time_of_day(1767232800.0)
+    assert capsys.readouterr().out.endswith(f"{when}: algorithm NOLB → LOWEST\n")
+    assert lbctl.main(["stats", *DAY, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["algorithm_changes"]
+    assert found == [{"at": 1767232800.0, "was": "NOLB", "algorithm": "LOWEST"}]

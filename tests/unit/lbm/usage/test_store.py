@@ -85,7 +85,6 @@ class TestFigures:
         assert store.summary(NOW - 50, "ann")[0].jobs == 1
         assert store.summary(0.0, "ann")[1]["user"].keys() == {"ann"}
         assert store.summary(0.0, "", until=NOW - 50)[0].jobs == 1
-        assert store.first() == NOW - 100
 
     def test_what_never_began_is_counted_and_has_no_times(self, open_store):
         store = open_store()
@@ -264,6 +263,12 @@ def job(**more):
 
 
 class TestUsage:
+    def test_slots_are_those_that_it_held(self, open_store):
+        store = open_store()
+        store.add([replace(usage_of(job(slots=2)), finished=NOW), usage()])
+        found = {row.slots for _, row in store.latest(PastJobs(10))[0]}
+        assert found == {2, None}
+
     def test_a_job_that_moved(self):
         found = usage_of(job())
         assert (found.waiting_s, found.response_s, found.cpu_s) == (1.0, 5.0, 3.0)
