@@ -100,9 +100,16 @@ def owner_seen(reply: Json, config: Config) -> Iterator[Check]:
     if not config.admission.owner_idle_s:
         return
     if not (unseen := texts(reply, "unseen_inputs")):
-        yield Check("owner", OK, "terminals, keyboards and mice are watched")
+        if reply.get("inputs") == []:
+            says = "terminals are watched; this host has no keyboard or mouse, as far as is seen"
+        else:
+            says = "terminals, keyboards and mice are watched"
+        yield Check("owner", OK, says)
         return
-    says = f"terminals yes, keyboard and mouse no (the LBM cannot open {', '.join(unseen)})"
+    why = f"the LBM cannot open {', '.join(unseen)}"
+    if reply.get("dev_input") is False:
+        why = "the LBM has no /dev/input: its unit has PrivateDevices=yes"
+    says = f"terminals are watched, keyboards and mice are not ({why})"
     fix = (
         "give the LBM /dev/input: `systemctl edit lbd-lbm`, [Service] SupplementaryGroups=input, "
         "PrivateDevices=no, DeviceAllow=char-input r, a line each; then restart lbd-lbm"

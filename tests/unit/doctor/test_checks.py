@@ -266,6 +266,14 @@ def test_keyboards_that_do_not_show_the_owner_are_warned_of():
     [seen] = owner_seen({"unseen_inputs": []}, config)
     [unseen] = owner_seen({"unseen_inputs": ["event0", "event3"]}, config)
     assert (seen.state, unseen.state) == (OK, WARN)
-    assert unseen.says.startswith("terminals yes, keyboard and mouse no (the LBM cannot open event")
+    assert unseen.says == (
+        "terminals are watched, keyboards and mice are not (the LBM cannot open event0, event3)"
+    )
+    [none] = owner_seen({"inputs": [], "unseen_inputs": [], "dev_input": False}, config)
+    assert (none.state, "no keyboard or mouse" in none.says) == (OK, True)
+    hidden = {"inputs": ["event0"], "unseen_inputs": ["event0"], "dev_input": False}
+    [private] = owner_seen(hidden, config)
+    assert private.state == WARN
+    assert "its unit has PrivateDevices=yes" in private.says
     assert "SupplementaryGroups=input" in unseen.fix
     assert not [*owner_seen({"unseen_inputs": ["event0"]}, Config())]
