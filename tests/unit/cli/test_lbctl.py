@@ -291,6 +291,22 @@ def test_a_change_says_whether_it_is_saved(daemon, capsys, words, saved, lasts):
 
 
 @pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"dropped": "P2C"},
+         "the saved P2C is dropped: each host's lbd.toml applies to lim.algorithm again"),
+        ({"trial_ended": True, "saved": "GLOBAL"},
+         "the trial has ended and the saved GLOBAL applies; --reset again drops that, too"),
+    ],
+)  # fmt: skip
+def test_a_reset_says_what_it_has_dropped_or_gone_back_to(daemon, capsys, how, said):
+    reply = {"algorithm": "GLOBAL", "was": "P2C", "hosts": 1, "changed": 1, "missing": []}
+    daemon("lim", algorithm={**reply, **how})
+    assert lbctl.main(["algorithm", "--reset"]) == 0
+    assert capsys.readouterr().err.endswith(f"; {said}\n")
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ["algorithm", "NOLB", "--save", "--reset"], ["algorithm", "NOLB", "--reset"],

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sysconfig
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from lbd import __version__
 from lbd.config.access import AdmissionConfig
 from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry, StageConfig
+from lbd.doctor import this_host
 from lbd.doctor.checks import (
     FAULT,
     OK,
@@ -277,3 +279,16 @@ def test_keyboards_that_do_not_show_the_owner_are_warned_of():
     assert "its unit has PrivateDevices=yes" in private.says
     assert "SupplementaryGroups=input" in unseen.fix
     assert not [*owner_seen({"unseen_inputs": ["event0"]}, Config())]
+
+
+def test_of_a_package_without_compiled_programs_it_is_the_package_that_is_built_again(
+    tmp_path, monkeypatch
+):
+    assert this_host.compile_again().startswith("install a C compiler")
+    link = tmp_path / "lbd"
+    link.symlink_to(os.path.join(sysconfig.get_path("scripts"), "lbd"))
+    monkeypatch.setattr(this_host, "PACKAGED", str(link))
+    assert this_host.compile_again() == (
+        "build the package again on a host with a C compiler (Debian: gcc libc6-dev) and install "
+        "it here"
+    )
