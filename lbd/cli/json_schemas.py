@@ -113,6 +113,8 @@ HOST = fields({
 # are down.
 CHANGED: dict[str, object] = {"hosts": "integer", "changed": "integer", "missing": ["text"],
                               "down": ["text"]}  # fmt: skip
+# Of --reset: the saved value that no longer is, or that a trial beside it has ended.
+RESET: dict[str, object] = {"dropped": "text", "trial_ended": "flag"}
 STATUS = alone({
     "cluster": fields({"name": "text", "algorithm": "text", "centre": "text?",
                        "dispatcher": nullable(DISPATCHER)}),
@@ -166,12 +168,13 @@ SCHEMAS: dict[str, Json] = {
     "owners": some([alone({
         "host": "text", "owner": nullable(one_of("here", "away")), "since": "number?",
         "p01": "number", "p11": "number", "step_s": "number", "by_hour": [HOUR],
-    })]),
+    }, {"shown_by": "text?"})]),
     "param": alone({}, {"params": table({"type": ["number", "string"]}), "name": "text",
                         "saved": {"type": ["number", "string", "object"]},
                         "value": {"type": ["number", "string"]},
-                        "was": {"type": ["number", "string"]}, **CHANGED}),
-    "algorithm": alone({"algorithm": "text"}, {"was": "text", "saved": "text", **CHANGED}),
+                        "was": {"type": ["number", "string"]}, **RESET, **CHANGED}),
+    "algorithm": alone({"algorithm": "text"},
+                       {"was": "text", "saved": "text", **RESET, **CHANGED}),
     "drain": alone({"host": "text", "drained": "flag"}, {"jobs_left": "integer"}),
     "drains": some([fields({
         "host": "text", "reason": "text", "by": "text", "since": "number", "until": "number?",

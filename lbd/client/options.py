@@ -167,6 +167,8 @@ def check(options: Options) -> None:
         options.needs = read_asked(options.asked)
     if "local" in plain and ("remote" in plain or "host" in values):
         raise Trouble("--local contradicts --remote and --host")
+    if "," in (host := values.get("host", "")):
+        raise Trouble(f"-H {host}: it takes one host; leave the others out with -x instead")
     if values.get("host") in options.excluded and "host" in values:
         raise Trouble(f"host {values['host']} is both requested and excluded")
     if "status_file" in values:

@@ -148,6 +148,7 @@ def make_request(options: Options, around: Surroundings, terminal: "Terminal | N
         flags += tags.FLAG_JOINED
     if "verbose" in plain or "status_file" in values:
         flags += tags.FLAG_TELL
+    flags += tags.FLAG_PAUSES if "verbose" in plain or posix.isatty(2) else b""
     if "shim" in plain:
         flags += tags.FLAG_SHELL
     elif is_kept_here(values.get("config"), around.command):

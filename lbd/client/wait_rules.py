@@ -31,12 +31,17 @@ def check_begin(values: dict[str, str]) -> None:
 
     text = values["begin"]
     try:
-        at = unix_s_of(text)
+        at = begin_unix_s(text)
     except ValueError as problem:
         raise Trouble(f"--begin: {problem}") from None
     if at <= time():
         say(f"--begin: {text} has passed, so it may start now")
     values["begin"] = f"{at}"
+
+
+def begin_unix_s(text: str) -> float:
+    """A whole second, as it is shown: nothing starts before what is read. Raises ValueError."""
+    return -(unix_s_of(text) // -1)
 
 
 def unix_s_of(text: str) -> float:

@@ -97,6 +97,9 @@ class AdmissionConfig(Section):
     # "22:00-06:00", "mon-fri 18:00-08:00" (past midnight, the day is the one on which it started),
     # or five fields as in a crontab
     when: tuple[str, ...] = listed("mon-fri 18:00-08:00", "sat,sun")
+    # when everybody's commands may run, whatever `users` and `groups` say: windows as for `when`.
+    # All other rules hold
+    everybody_when: tuple[str, ...] = listed("18:00-08:00", "sat,sun")
     # commands of other hosts and queued jobs that run here at once, including those sent by name
     # (-H); above lbm.slots, that is in force. 0 = lbm.slots
     slots: int = within(0, 0, 65536)

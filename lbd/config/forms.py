@@ -29,6 +29,7 @@ def check_join(text: str) -> None:
 
 # Section, key, and what raises ValueError on a value that cannot be.
 FORMS: tuple[tuple[str, str, Callable[[Never], object]], ...] = (
+    ("admission", "everybody_when", each(read_window)),
     ("admission", "when", each(read_window)),
     ("cluster", "join", check_join),
     ("cluster", "resources", check_names),

@@ -44,6 +44,7 @@ NO_PRIORITIES = (
 )
 TIME_MAX = 1e11  # UNIX seconds
 CPU_S_MAX = LOAD_MAX = 1e12
+WAIT_S_MAX = 8 * 86400.0
 AGO_S_MAX = 30 * 86400.0
 SIGNAL_MAX = 64
 SPEEDUP_MAX = 1e6  # as lbrun has it, with the next
@@ -334,6 +335,7 @@ def ending_of(report: pb.AttemptReport, sent_s: float = 0.0) -> Ending:
         "cause": refused or report.cause in CAUSES,
         "exit_status": status is None or refused or -STATUS_MAX <= status <= STATUS_MAX,
         "errno": not refused or 0 <= report.errno <= 1 << 16,
+        "wait_s": is_within(report.wait_s, WAIT_S_MAX),
         "signal": 0 <= report.signal <= SIGNAL_MAX,
         "cpu_s": cpu_s is None or is_within(cpu_s, CPU_S_MAX),
         "stop_reason": len(report.stop_reason) <= TEXT_MAX,
@@ -342,7 +344,13 @@ def ending_of(report: pb.AttemptReport, sent_s: float = 0.0) -> Ending:
         raise ValueError(f"the end of job {one_line(report.job, 40)}: {fault}")
     reason = one_line(report.reason)
     if refused:
-        return Ending(Cause.LOST, status, reason=reason, stop_reason=report.stop_reason)
+        return Ending(
+            Cause.LOST,
+            status,
+            reason=reason,
+            stop_reason=report.stop_reason,
+            wait_s=report.wait_s,
+        )
     cause = CAUSES[report.cause]
     if report.evicted and cause is Cause.LOST:  # what an older dispatcher takes it for
         cause = Cause.EVICTED

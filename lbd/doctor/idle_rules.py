@@ -17,6 +17,10 @@ def rules_checks(config: AdmissionConfig) -> Iterator[Check]:
     for key in LISTS:
         for says, fix in idle_entries(key, getattr(config, key)):
             yield Check(f"admission.{key}", WARN, says, fix)
+    if config.everybody_when and not (config.users or config.groups):
+        says = "everybody may at all times, since neither admission.users nor groups says who"
+        fix = "set one of these, or `lbctl config set admission.everybody_when --unset`"
+        yield Check("admission.everybody_when", WARN, says, fix)
 
 
 def idle_entries(key: str, entries: tuple[str, ...]) -> Iterator[tuple[str, str]]:

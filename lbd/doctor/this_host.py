@@ -32,6 +32,7 @@ FULL = {
     WORKDIRS: "and commands with --send or --fetch fail once none are",
     LEDGER: "and the queue takes no jobs once none are",
 }
+PACKAGED = "/usr/bin/lbd"  # of a package, a link to its own directory
 LISTENING = "00010000"  # of /proc/net/unix
 STOPPED = {"T": "stopped", "t": "held by a debugger", "Z": "dead"}
 
@@ -100,9 +101,16 @@ def owner_seen(reply: Json, config: Config) -> Iterator[Check]:
     if not config.admission.owner_idle_s:
         return
     if not (unseen := texts(reply, "unseen_inputs")):
-        yield Check("owner", OK, "terminals, keyboards and mice are watched")
+        if reply.get("inputs") == []:
+            says = "terminals are watched; this host has no keyboard or mouse, as far as is seen"
+        else:
+            says = "terminals, keyboards and mice are watched"
+        yield Check("owner", OK, says)
         return
-    says = f"terminals yes, keyboard and mouse no (the LBM cannot open {', '.join(unseen)})"
+    why = f"the LBM cannot open {', '.join(unseen)}"
+    if reply.get("dev_input") is False:
+        why = "the LBM has no /dev/input: its unit has PrivateDevices=yes"
+    says = f"terminals are watched, keyboards and mice are not ({why})"
     fix = (
         "give the LBM /dev/input: `systemctl edit lbd-lbm`, [Service] SupplementaryGroups=input, "
         "PrivateDevices=no, DeviceAllow=char-input r, a line each; then restart lbd-lbm"
@@ -153,9 +161,17 @@ def compiled_parts() -> Iterator[Check]:
     """What is compiled where a compiler was; all else works without, only slower."""
     spare = Path(lbd.__path__[0], "keeper/spare")
     if not os.access(spare, os.X_OK):
-        fix = "install a C compiler (Debian: gcc libc6-dev), then lbd again; restart the LBM"
+        fix = f"{compile_again()}; restart the LBM"
         says = f"no {spare}: commands from other hosts start more slowly"
         yield Check("compiled keeper", WARN, says, fix)
+
+
+def compile_again() -> str:
+    scripts = os.path.realpath(sysconfig.get_path("scripts"))
+    if os.path.islink(PACKAGED) and os.path.dirname(os.path.realpath(PACKAGED)) == scripts:
+        where = "a host with a C compiler (Debian: gcc libc6-dev)"
+        return f"build the package again on {where} and install it here"
+    return "install a C compiler (Debian: gcc libc6-dev), then lbd again"
 
 
 def keeper_state(pid: int) -> Iterator[Check]:
@@ -208,7 +224,7 @@ def lbsh_checks(config: Config) -> Iterator[Check]:
     yield Check("lbsh", OK, f"{names} shims in {os.fsdecode(shims)}; {os.fsdecode(stamp.shell)}")
     slow = [name for name in (lbsh, front) if is_script(name)]
     if slow:
-        fix = "install a C compiler (Debian: gcc libc6-dev), then lbd again"
+        fix = compile_again()
         says = f"{' and '.join(map(os.path.basename, slow))}: not compiled, so they start slowly"
         yield Check("compiled clients", WARN, says, fix)
 

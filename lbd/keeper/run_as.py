@@ -49,6 +49,7 @@ class Refuse:
     reason: str
     try_another: bool = True
     is_drained: bool = False
+    wait_s: float = 0.0  # then it may; 0: not known
 
 
 def wanted_account(users: UsersConfig, asker: Asker) -> str | int:

@@ -241,8 +241,10 @@ class Operations:
             name = settings.check_algorithm(str(request.get("name") or now))
             self._admins.check(caller)
             found["was"] = now
-            names = frozenset([settings.ALGORITHM]) if reset else frozenset()
-            change = e.ChangeSettings(None if reset else name, {}, save=save, reset=names)
+            change = e.ChangeSettings(name, {}, save=save)
+            if reset:
+                change, how = self._reset(settings.ALGORITHM, whole=r.flag(request, "whole"))
+                found |= how
             found |= await self._change(change)
         if saved := self._state.settings.saved.get(settings.ALGORITHM):
             found["saved"] = saved
@@ -260,8 +262,10 @@ class Operations:
             )
             self._admins.check(caller)
             told["was"] = settings.value_of(self._state.in_force, name)
-            names = frozenset([name]) if reset else frozenset()
-            change = e.ChangeSettings(None, {} if reset else {name: value}, save=save, reset=names)
+            change = e.ChangeSettings(None, {name: value}, save=save)
+            if reset:
+                change, how = self._reset(name, whole=r.flag(request, "whole"))
+                told |= how
             told |= await self._change(change)
         if saved := self._state.settings.saved.get(name):
             told["saved"] = settings.parsed(name, saved)
@@ -270,6 +274,19 @@ class Operations:
             as_set = settings.as_set(self._state.base, self._state.settings)
             found["as_set"] = settings.value_of(as_set, name)
         return found
+
+    def _reset(self, name: str, *, whole: bool) -> tuple[e.ChangeSettings, Json]:
+        """What ends a trial beside a saved value, if there is one; else, or with `whole`, it drops
+        the saved value, too. And what is said of that."""
+        now = self._state.settings
+        saved = None if whole else settings.before_trial(now, name)
+        if saved is None:
+            dropped: Json = {"dropped": now.saved[name]} if name in now.saved else {}
+            return e.ChangeSettings(None, {}, reset=frozenset([name])), dropped
+        ended: Json = {"trial_ended": True}
+        if name == settings.ALGORITHM:
+            return e.ChangeSettings(saved, {}), ended
+        return e.ChangeSettings(None, {name: settings.parsed(name, saved)}), ended
 
     async def _settings(self, request: Json, caller: Caller) -> Json:
         """What is saved for all hosts, and which hosts run the dispatcher if that says so. `sign`:

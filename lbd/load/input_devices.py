@@ -6,10 +6,12 @@ so what was typed is never read. That needs root, or the group `input`; without,
 
 import os
 import select
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 LISTING, DEVICES = Path("/proc/bus/input/devices"), Path("/dev/input")
+SHOWN = Path("/sys/class/input")  # also to one who has no /dev/input, or an empty listing
 LISTING_BYTES_MAX, DEVICES_MAX = 1 << 18, 64
 OPENED = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 RESCAN_S = 60.0  # for what was plugged in
@@ -26,21 +28,32 @@ def used_by_people(listing: str) -> list[str]:
     return found[:DEVICES_MAX]
 
 
-def unreadable(listing: Path = LISTING, devices: Path = DEVICES) -> list[str]:
+def of_this_machine(listing: Path = LISTING, shown: Path = SHOWN) -> list[str]:
+    """Its keyboards and pointers; all its input devices, if it is not listed which those are."""
+    found: list[str] = []
+    with suppress(OSError), listing.open(errors="replace") as lines:
+        found = used_by_people(lines.read(LISTING_BYTES_MAX))
+    with suppress(OSError):
+        found = found or sorted(name for name in os.listdir(shown) if name.startswith("event"))
+    return found[:DEVICES_MAX]
+
+
+def unreadable(names: Iterable[str], devices: Path = DEVICES) -> list[str]:
     """Those that this process may not open, or does not have in its /dev."""
     found = []
-    with suppress(OSError), listing.open(errors="replace") as lines:
-        for name in used_by_people(lines.read(LISTING_BYTES_MAX)):
-            try:
-                os.close(os.open(devices / name, OPENED))
-            except OSError:
-                found.append(name)
+    for name in names:
+        try:
+            os.close(os.open(devices / name, OPENED))
+        except OSError:
+            found.append(name)
     return found
 
 
 class InputDevices:
-    def __init__(self, listing: Path = LISTING, devices: Path = DEVICES) -> None:
-        self._listing, self._devices = listing, devices
+    def __init__(
+        self, listing: Path = LISTING, devices: Path = DEVICES, shown: Path = SHOWN
+    ) -> None:
+        self._listing, self._devices, self._shown = listing, devices, shown
         self._open: dict[str, int] = {}
         self._scanned_s: float | None = None
         self.used_at_s = 0.0  # by the clock of `look`; 0: never seen
@@ -63,9 +76,7 @@ class InputDevices:
         self._scanned_s = None
 
     def _scan(self) -> None:
-        names: list[str] = []
-        with suppress(OSError), self._listing.open(errors="replace") as listing:
-            names = used_by_people(listing.read(LISTING_BYTES_MAX))
+        names = of_this_machine(self._listing, self._shown)
         for name in self._open.keys() - set(names):
             os.close(self._open.pop(name))
         for name in names:

@@ -81,6 +81,7 @@ enum {
     FLAG_TERMINAL_INPUT = 'p',
     FLAG_JOINED = '=',
     FLAG_TELL = 'v',
+    FLAG_PAUSES = 't',
     FLAG_CHDIR = 'C',
     FLAG_ROOTED = '/',
     FLAG_ASK = '?',

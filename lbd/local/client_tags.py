@@ -94,6 +94,7 @@ FLAG_NO_STDIN = b"i"
 FLAG_TERMINAL_INPUT = b"p"  # the client reads standard input and sends INPUT
 FLAG_JOINED = b"="  # standard error is the very file that standard output is
 FLAG_TELL = b"v"  # send PLACED
+FLAG_PAUSES = b"t"  # send WARN when its host's owner has it stand still, and when it goes on
 FLAG_CHDIR = b"C"  # DIRECTORY is given by -C: the client itself is elsewhere
 FLAG_ROOTED = b"/"  # and it was given as an absolute path
 FLAG_ASK = b"?"  # run it only if it stays; else AWAY, for another client that knows terminals

@@ -142,9 +142,9 @@ def update(rest: list[str]) -> None:
 
 
 def begin_at(value: str) -> float:
-    from lbd.client.wait_rules import unix_s_of
+    from lbd.client.wait_rules import begin_unix_s
 
     try:
-        return unix_s_of(text) if (text := begin_text(value)) else 0.0
+        return begin_unix_s(text) if (text := begin_text(value)) else 0.0
     except ValueError as problem:
         raise SlurmError(f"StartTime={value}: {problem}") from None

@@ -4,11 +4,9 @@ import functools
 import json
 import os
 import re
-import shlex
 import signal
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -165,15 +163,29 @@ def test_wrong_rules_change_nothing(two, rules):
     refused(on_h2(two, "true"), "origins")
 
 
-def test_one_group_by_day_and_everybody_by_night(two, rules):
-    """The lines for cron on the page about policies, as they stand there."""
-    page = (Path(__file__).parents[2] / "docs/how-to/policies.md").read_text()
-    day, night = re.findall(r"^0 \d+ +\* \* \* +root +(lbctl .*)$", page, re.MULTILINE)
-    rules()
-    two.run("h2", *shlex.split(day), check=True)
-    refused(on_h2(two, "true"), "users")
-    two.run("h2", *shlex.split(night), check=True)
-    assert on_h2(two, "true").returncode == 0
+def test_one_group_by_day_and_everybody_by_night(make_lab):
+    """Who is not of the group waits in the queue until everybody may, and closes no host."""
+    lab = make_lab(2, "none", "--mode", "fcfs", settings=FAST)
+    now = time.localtime(time.time() + 2 * 3600)
+    later = f"{now.tm_hour:02}:{now.tm_min:02}"
+    with reloading(lab) as reload:
+        reload(
+            "admission", users=("somebody",), everybody_when=(f"{now.tm_min} {now.tm_hour} * * *",)
+        )
+        result = on_h2(lab, "true")
+        refused(result, "users")
+        assert re.search(rf"; everybody may from (\w+ )?{later}$", result.stderr.strip())
+        job = lab.run("h1", "lbrun", "-d", "-H", "h2", "true", check=True).stdout.strip()
+        lab.wait_until(lambda: "everybody may from" in reason_of(lab, job), "it was refused")
+        assert state_of(lab, job) == "pending"
+        assert "everybody's commands" in lab.run("h1", "lbctl", "status", "h2").stdout
+        assert "closed" not in lab.run("h1", "lbctl", "status").stdout
+        reload("admission", users=("somebody",), everybody_when=("0:00-24:00",))
+        assert on_h2(lab, "true").returncode == 0
+
+
+def reason_of(lab, job):
+    return json.loads(lab.run("h1", "lbctl", "job", "--json", job).stdout)["reason"] or ""
 
 
 def test_only_administrators_reload(two):

@@ -86,11 +86,11 @@ def is_counting(file):
     return value_of(file) > before
 
 
-def on_h2(lab, file):
+def on_h2(lab, file, *options, **streams):
     """A command that counts, on h2, as it chose by itself."""
     command = ("sh", "-c", COUNT.format(file=file))
-    process = lab.popen("h1", "lbrun", "--remote", "-x", "h3", *command,
-                        stdin=subprocess.DEVNULL)  # fmt: skip
+    process = lab.popen("h1", "lbrun", *options, "--remote", "-x", "h3", *command,
+                        stdin=subprocess.DEVNULL, **streams)  # fmt: skip
     lab.wait_until(lambda: value_of(file) > 2, "it runs")
     return process
 
@@ -120,10 +120,14 @@ def refuses(lab):
 
 def test_suspended_until_the_owner_is_gone(three, terminal, rules, tmp_path):
     rules("suspend")
-    process = on_h2(three, tmp_path / "count")
+    said = tmp_path / "said"
+    with said.open("wb") as verbose:
+        process = on_h2(three, tmp_path / "count", "-v", stderr=verbose)
     terminal.type()
     three.wait_until(lambda: not is_counting(tmp_path / "count"), "it stands still")
     assert process.poll() is None
+    why = "lbrun: h2: suspended: h2's owner has been back since "
+    three.wait_until(lambda: why in said.read_text(), "its user reads why")
 
     def shown():
         (job,) = three.lbctl_json("h1", "jobs")
@@ -136,6 +140,7 @@ def test_suspended_until_the_owner_is_gone(three, terminal, rules, tmp_path):
     terminal.leave()
     three.wait_until(lambda: is_counting(tmp_path / "count"), "it goes on")
     three.wait_until(lambda: shown() == ("running", ""), "and says so")
+    three.wait_until(lambda: said.read_text().endswith("lbrun: h2: goes on\n"), "also to its user")
 
 
 def test_at_the_lowest_priority(three, terminal, rules, tmp_path):

@@ -59,3 +59,24 @@ def test_the_letters_of_frames_are_those_of_the_python(module):
     assert (ROOT / module.replace(".", "/")).with_suffix(".h").read_text() == made, (
         "not current: run deploy/generate"
     )
+
+
+def test_who_builds_a_package_without_a_compiler_is_told_before_anything_is_built(tmp_path):
+    def check(program, *words, **environment):
+        return subprocess.run(
+            [ROOT / program, *words], env={**os.environ, **environment}, capture_output=True,
+            text=True,
+        )  # fmt: skip
+
+    assert check("deploy/compile", "--check").returncode == 0
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "dirname"):
+        (tools / name).symlink_to(shutil.which(name))
+    none = {"PATH": str(tools), "CC": "none", "PYTHON": sys.executable}
+    refused = check("deploy/tree", str(tmp_path / "root"), **none)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("deploy/tree: no C compiler here, so lbrun and lbsh would ")
+    assert "apt-get install gcc libc6-dev" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert not (tmp_path / "root").exists()

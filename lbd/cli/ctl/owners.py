@@ -49,7 +49,9 @@ def owners(daemons: Daemons, options: argparse.Namespace) -> int:
 
 def owners_lines(rows: list[Json], clock: Clock, page: Page) -> list[str]:
     shown = [owner_row(row, clock) for row in rows]
-    return page.table(HEADER, shown, GO_FIRST, ("HOST", "RULE"))
+    table = page.table(HEADER, shown, GO_FIRST, ("HOST", "RULE"))
+    why = [f"{text(row, 'host')}: {text(row, 'shown_by')}" for row in rows if row.get("shown_by")]
+    return [*table, *(["", *why] if why else [])]
 
 
 def hour_lines(row: Json) -> list[str]:

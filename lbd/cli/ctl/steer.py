@@ -50,15 +50,17 @@ def add_keeping(parser: Parser) -> None:
                         help="keep the value across restarts of all daemons; without a value, keep "
                              "the one in force")  # fmt: skip
     either.add_argument("--reset", action="store_true",
-                        help="drop the set and the saved value: each host's own lbd.toml applies "
-                             "again")  # fmt: skip
+                        help="end a trial: the saved value applies again; if there is no "
+                             "trial, drop the saved value, so that each host's own lbd.toml "
+                             "does")  # fmt: skip
 
 
 def keeping(options: argparse.Namespace, given: object) -> Json:
     """What a change asks besides its value. Raises ConfigError."""
     if options.reset and given is not None:
-        raise ConfigError("--reset takes no value: it goes back to lbd.toml")
-    return {"save": options.save, "reset": options.reset}
+        raise ConfigError("--reset takes no value: it goes back to the saved one, or to lbd.toml")
+    whole = {"whole": True} if options.reset and getattr(options, "unset", False) else {}
+    return {"save": options.save, "reset": options.reset, **whole}
 
 
 def add_param(parser: Parser) -> None:
@@ -148,8 +150,12 @@ def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, 
     """On how many hosts a change is in force, and how long; nothing if nothing was changed."""
     if "hosts" not in reply:
         return
-    if options.reset:
+    if reply.get("trial_ended"):
+        lasts = f"the trial has ended and the saved {saved} applies; --reset again drops that, too"
+    elif options.reset:
         lasts = f"each host's lbd.toml applies to {name} again"
+        if dropped := shown(reply, "dropped"):
+            lasts = f"the saved {dropped} is dropped: {lasts}"
     elif options.save:
         lasts = "saved, so it survives restarts"
     elif saved:

@@ -19,7 +19,7 @@ from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
 from lbd.config.schema import Config
-from lbd.console.daemons import Daemons
+from lbd.console.daemons import START, Daemons
 from lbd.console.output import print_json, print_table
 from lbd.errors import ConfigError, LbdError
 from lbd.keeper.gate import find_account
@@ -228,11 +228,7 @@ def settle_config(own: OwnConfig, more: Keys, path: str | None) -> None:
     if own.file == SYSTEM_FILE and (done := make_account(load(str(own.file)))):
         print(done)  # where the file is the system's, the account may be
     running = (Path(own.config.host.runtime_dir) / "lim.sock").exists()
-    print(
-        with_config(
-            "restart what runs here: lbctl restart" if running else "start it: lbd up", path
-        )
-    )
+    print(with_config("restart what runs here: lbctl restart" if running else START, path))
 
 
 def with_config(command: str, path: str | None) -> str:

@@ -139,7 +139,8 @@ static bool ask(char tag) {
     put(to, DIRECTORY, directory);
     put(to, UMASK, text("%d", (int)mask));
     put(to, MODE, option['r'] ? "remote" : host ? "host" : "auto");
-    put(to, FLAGS, text("%s%s%s%s%s%s%s%s", option['f'] ? "n" : "", option['v'] ? "v" : "",
+    put(to, FLAGS, text("%s%s%s%s%s%s%s%s%s", option['f'] ? "n" : "", option['v'] ? "v" : "",
+                        option['v'] || isatty(2) ? "t" : "",
                         null_fds & 1 || option['i'] ? "i" : typed ? "?" : "",
                         option['s'] ? "R" : "", real_program ? "s" : "", joined ? "=" : "", option['C'] ? "C" : "",
                         option['C'] && *option['C'] == '/' ? "/" : ""));
@@ -293,6 +294,7 @@ static void read_options(char **word) {
         if (strchr("XE", KNOWN[i].key)) *next++ = text("%c%s", KNOWN[i].key, value);
         if (KNOWN[i].key == 'E' && (!*value || *value == '=')) leave_it(NULL);
         if (KNOWN[i].key == 'X' && (!*value || strpbrk(value, ", "))) leave_it(NULL); /* a list */
+        if (KNOWN[i].key == 'H' && strchr(value, ',')) leave_it(NULL); /* a mistake */
     }
     command = word + (*word && !strcmp(*word, "--"));
     bool queued = option['q'] || option['d'];

@@ -60,7 +60,9 @@ from lbd.dispatch.core.retry import (
     HELD,
     NO_KEEPER,
     NOT_THERE,
+    NOT_YET,
     PASSING,
+    Bars,
     Pauses,
     exit_status,
 )
@@ -114,6 +116,7 @@ class Lifecycle:
     queues: Queues = field(init=False)
     hosts: HostTable = field(init=False)
     pauses: Pauses = field(default_factory=Pauses)
+    bars: Bars = field(default_factory=Bars)
     gangs: Gangs = field(init=False)
     leased: dict[JobId, Live] = field(default_factory=dict)
     dependents: Dependents = field(default_factory=Dependents)
@@ -415,7 +418,7 @@ class Lifecycle:
         if gang is not None and phase in BEFORE_READY:
             gang.may_run = False
         # One that was to end may have been ended as it began, which is no fault of the host's.
-        if phase not in (*PASSING, *NOT_THERE, AWAY) and not stop_reason:
+        if phase not in (*PASSING, *NOT_THERE, AWAY, NOT_YET) and not stop_reason:
             actions += self._host_failed(name, now_s, rng)
         if stop_reason == CANCEL:
             why, live.signal_of = f"{NEVER_RAN}{by(live.signal_of, ',')}", ""
@@ -427,7 +430,9 @@ class Lifecycle:
         elif phase in PASSING or phase == NO_KEEPER:
             actions += self._close(name, now_s, rng)
             actions += self._again(live, Fate.REFUSED, None, now_s, rng)
-        elif phase == AWAY:
+        elif phase == NOT_YET and gang is None:
+            actions += self._begins_later(live, name, ending, now_s, rng)
+        elif phase in (AWAY, NOT_YET):
             why = self.pauses.begin(live, self.terms, now_s)
             actions += self._hold(live, why, Fate.REFUSED, None, now_s, rng)
         else:
@@ -454,6 +459,8 @@ class Lifecycle:
             if now_s >= live.lease.until_s:
                 what = f"contact with {live.lease.host} was lost"
                 actions += self._over(live, Ending(Cause.LOST, reason=what), now_s, rng)
+        for job, hosts in self.bars.over(self.jobs, now_s):
+            actions += self._unbarred(self._live(job), hosts, now_s, rng)
         for job in self.pauses.over(self.jobs, now_s):
             actions += self._released(self._live(job), now_s, rng)
         for gang in self.gangs.overdue(now_s):
@@ -631,7 +638,8 @@ class Lifecycle:
         """On that host. Who can on none that is known fails; but while a dispatcher that has just
         begun cannot know all of them it is asked again a moment later."""
         job = self.queues.registry[live.job.id].job
-        if any(job.may_go_to(host) for host in self.hosts.known if host != name):
+        others = any(job.may_go_to(host) for host in self.hosts.known if host != name)
+        if others or job.id in self.bars:
             self.queues.bar(job.id, name)
             return self._again(live, Fate.REFUSED, None, now_s, rng)
         if now_s < self.hosts.more_until_s:
@@ -642,6 +650,21 @@ class Lifecycle:
         return self._final(
             live, JobState.FAILED, live.reason, now_s, rng, Fate.REFUSED, refused_ending
         )
+
+    def _begins_later(
+        self, live: Live, name: HostId, ending: Ending, now_s: float, rng: Random
+    ) -> list[Action]:
+        """On that host; till then perhaps on another."""
+        job = live.job.id
+        self.bars.add(job, name, now_s + max(ending.wait_s, self.terms.aside_s))
+        self.queues.bar(job, name)
+        return self._again(live, Fate.REFUSED, None, now_s, rng)
+
+    def _unbarred(
+        self, live: Live, hosts: frozenset[HostId], now_s: float, rng: Random
+    ) -> list[Action]:
+        live.job, live.reason = live.job._replace(barred=live.job.barred - hosts), ""
+        return self._begin(self.queues.unbar(live.job.id, hosts, now_s, rng), now_s)
 
     def _next_tier(self, live: Live, ending: Ending, now_s: float, rng: Random) -> list[Action]:
         """The job begins again from scratch, or from its own checkpoint."""

@@ -199,6 +199,16 @@ class Queues:
         if (entry := self.registry.entries.get(job)) is not None:
             entry.job = entry.job._replace(barred=entry.job.barred | {host})
 
+    def unbar(self, job: JobId, hosts: frozenset[HostId], now_s: float, rng: Random) -> list[Start]:
+        """Lets the job go to them again."""
+        if (entry := self.registry.entries.get(job)) is None:
+            return []
+        freed = entry.job._replace(barred=entry.job.barred - hosts)
+        if entry.host is None:
+            return self.changed(freed, now_s, rng)
+        entry.job = freed
+        return []
+
     # Hosts
 
     def host_is(self, host: HostSlots, now_s: float, rng: Random) -> list[Start]:

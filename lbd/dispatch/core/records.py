@@ -52,6 +52,7 @@ class Ending:
         ""  # as its host was told; what a dispatcher before us may have been asked for
     )
     ago_s: float = 0.0  # when it is reported
+    wait_s: float = 0.0  # of one refused at this time: then it may begin there
 
 
 @dataclass(slots=True)

@@ -3,17 +3,17 @@
 A job that cannot begin just now is held, and tried again later, then later still.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.records import Live
-from lbd.model import JobId
+from lbd.model import HostId, JobId
 
 # Nobody's fault: the host filled up, or the order came too late.
 PASSING = ("slot", "drained", "late")
 # Of a gang's: it was not ready, so its gang was never released.
-BEFORE_READY = ("slot", "drained", "admission", "request", "files", "stage")
+BEFORE_READY = ("slot", "drained", "not-yet", "admission", "request", "files", "stage")
 NO_KEEPER = "keeper"  # its keeper is being replaced: the host's fault, and no other job's
 # The job wants what this host does not have, or may not be there: no fault of the host's.
 # Or it is such that nobody runs it, which its host could not know before. Files are unpacked as the
@@ -21,6 +21,7 @@ NO_KEEPER = "keeper"  # its keeper is being replaced: the host's fault, and no o
 NOT_THERE = ("exec", "chdir", "directory", "admission", "user", "request", "stage")
 NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
 ENOENT = 2
+NOT_YET = "not-yet"  # its host takes commands of its user, but at other times
 AWAY = "files"  # the phase at which a host refuses an attempt whose files cannot be had
 HELD = "held for a while: "  # begins the reason
 
@@ -52,6 +53,32 @@ class Pauses:
         for job in found:
             del self._until_s[job]
         return [job for job in found if jobs[job].held.startswith(HELD)]
+
+
+@dataclass(slots=True)
+class Bars:
+    """Hosts from which jobs are barred for a time, each until when."""
+
+    _until_s: dict[JobId, dict[HostId, float]] = field(default_factory=dict)
+
+    def __contains__(self, job: JobId) -> bool:
+        return job in self._until_s
+
+    def add(self, job: JobId, host: HostId, until_s: float) -> None:
+        self._until_s.setdefault(job, {})[host] = until_s
+
+    def over(self, jobs: Collection[JobId], now_s: float) -> list[tuple[JobId, frozenset[HostId]]]:
+        """Which of `jobs`, which have not ended, may go to which hosts again."""
+        for job in [job for job in self._until_s if job not in jobs]:
+            del self._until_s[job]
+        found = []
+        for job, hosts in list(self._until_s.items()):
+            if free := frozenset(host for host, until_s in hosts.items() if now_s >= until_s):
+                found.append((job, free))
+                self._until_s[job] = {one: hosts[one] for one in hosts if one not in free}
+                if not self._until_s[job]:
+                    del self._until_s[job]
+        return found
 
 
 def exit_status(phase: str, number: int | None) -> int:

@@ -15,6 +15,7 @@ from lbd.text.one_line import one_line
 from lbd.text.windows import DAY_MINUTES, Moment, Window, first_inside, read_window
 
 ENTRIES_SHOWN, ENTRY_CHARS = 5, 60
+LIFTED = ("users", "groups")  # rules that do not hold within the hours of `everybody_when`
 PLENTY_LEFT = 0.25  # of all memory
 AHEAD_MINUTES = 7 * DAY_MINUTES  # so far ahead it is known when the hours of `when` begin
 
@@ -38,42 +39,26 @@ class Conditions:
     memory_pressure: float = 0.0  # percent of the time in which all stood still for want of memory
     memory_left: float = 0.0  # share of all memory that new programs could have; 0: not known
     opens: str = ""  # when the hours of `when` begin, if they do not hold now; "" = not known
+    everybody: str = ""  # the same of `everybody_when`
 
 
-class Rules:
-    def __init__(self, config: AdmissionConfig) -> None:
-        self.config = config
-        self._windows: list[Window] = [read_window(text) for text in config.when]
+class WeekHours:
+    """The windows of one rule, and when the next begins."""
+
+    def __init__(self, windows: Sequence[str]) -> None:
+        self._windows: list[Window] = [read_window(text) for text in windows]
         self._sought, self._opens = 0, 0  # minutes since 1970
-        users, groups = config.users + config.deny_users, config.groups + config.deny_groups
-        self._are_of_guests = bool(users or groups or config.origins or config.deny_origins)
 
-    def refusal(self, guest: Guest, conditions: Conditions) -> str:
-        """Why not, with the rule that says so; "" if it may."""
-        refused = self._refused_guest(guest) if self._are_of_guests else ""
-        return refused or self.closed(conditions)[1]
+    def __bool__(self) -> bool:
+        return bool(self._windows)
 
-    def _refused_guest(self, guest: Guest) -> str:
-        rule, what = self._rule_against(guest), f"commands of {guest.user}"
-        if not rule and (rule := origin_fault(self.config, guest.origin)):
-            what = f"commands from {guest.origin}"
-        return not_allowed(what, f"admission.{rule}") if rule else ""
-
-    def _rule_against(self, guest: Guest) -> str:
-        config, groups = self.config, sorted(guest.groups)
-        if matches([guest.user], config.deny_users):
-            return "deny_users"
-        if matches(groups, config.deny_groups):
-            return "deny_groups"
-        named = matches([guest.user], config.users) or matches(groups, config.groups)
-        if (config.users or config.groups) and not named:
-            return "users" if config.users else "groups"
-        return ""
+    def hold(self, now: Moment) -> bool:
+        return first_inside(self._windows, [now]) == 0
 
     def opens(self, minute: int, moment_of: Callable[[int], Moment]) -> int:
-        """The minute (since 1970) at which the hours of `when` begin; 0: they hold at this one, or
-        not in the next days. That is sought once, and again once a day while it is far."""
-        if not self._windows or first_inside(self._windows, [moment_of(minute)]) == 0:
+        """The minute (since 1970) at which a window begins; 0: one holds at this minute, or none
+        does in the next days. That is sought once, and again once a day while it is far."""
+        if not self._windows or self.hold(moment_of(minute)):
             return 0
         if not self._sought <= minute < (self._opens or self._sought + DAY_MINUTES):
             ahead = range(minute, minute + AHEAD_MINUTES)
@@ -81,10 +66,50 @@ class Rules:
             self._sought, self._opens = minute, 0 if place is None else minute + place
         return self._opens
 
+
+class Rules:
+    def __init__(self, config: AdmissionConfig) -> None:
+        self.config = config
+        self.hours, self.everybody = WeekHours(config.when), WeekHours(config.everybody_when)
+        users, groups = config.users + config.deny_users, config.groups + config.deny_groups
+        self._are_of_guests = bool(users or groups or config.origins or config.deny_origins)
+
+    def refusal(self, guest: Guest, conditions: Conditions) -> str:
+        """Why not, with the rule that says so; "" if it may."""
+        refused = self._refused_guest(guest, conditions) if self._are_of_guests else ""
+        return refused or self.closed(conditions)[1]
+
+    def until_everybody(self, guest: Guest, conditions: Conditions) -> bool:
+        """Is it forbidden by nothing but `users` or `groups`, which end to hold at a known time?"""
+        is_lifted = self._rule_against(guest, conditions.now) in LIFTED
+        return (
+            is_lifted and bool(conditions.everybody) and not origin_fault(self.config, guest.origin)
+        )
+
+    def _refused_guest(self, guest: Guest, conditions: Conditions) -> str:
+        rule, what = self._rule_against(guest, conditions.now), f"commands of {guest.user}"
+        if self.until_everybody(guest, conditions):
+            from_then = f"everybody may from {conditions.everybody}"
+            return f"{what} are not allowed here (admission.{rule}); {from_then}"
+        if not rule and (rule := origin_fault(self.config, guest.origin)):
+            what = f"commands from {guest.origin}"
+        return not_allowed(what, f"admission.{rule}") if rule else ""
+
+    def _rule_against(self, guest: Guest, now: Moment) -> str:
+        config, groups = self.config, sorted(guest.groups)
+        if matches([guest.user], config.deny_users):
+            return "deny_users"
+        if matches(groups, config.deny_groups):
+            return "deny_groups"
+        named = matches([guest.user], config.users) or matches(groups, config.groups)
+        if (config.users or config.groups) and not named and not self.everybody.hold(now):
+            return "users" if config.users else "groups"
+        return ""
+
     def closed(self, conditions: Conditions) -> tuple[Closed | None, str]:
         """Why nobody's commands are taken now, for other hosts and in full; (None, "") if some
         are."""
-        if self._windows and first_inside(self._windows, [conditions.now]) is None:
+        if self.hours and not self.hours.hold(conditions.now):
             when = f"until {conditions.opens}" if conditions.opens else AT_THIS_TIME
             return Closed.HOURS, f"no commands of other hosts {when} (admission.when)"
         ceiling = self.config.load_ceiling
@@ -120,6 +145,9 @@ def in_words(config: AdmissionConfig) -> list[str]:
         if kinds:
             whose = " and ".join(f"{kind} {some_of(names)}" for kind, names in kinds)
             lines.append(f"{verb} {whose} ({', '.join(f'admission.{deny}{k}' for k, _ in kinds)})")
+        if kinds and not deny and config.everybody_when:
+            when = some_of(config.everybody_when)
+            lines.append(f"takes everybody's commands {when} (admission.everybody_when)")
     for rule, verb in (
         ("origins", "takes only commands from"),
         ("deny_origins", "takes no commands from"),

@@ -182,7 +182,8 @@ class Execution:
                 self.phase, self.has_slot = Phase.SLOT, True
                 return [e.AskSlot()]
             case e.Denied(), Phase.ADMISSION:
-                return self._refuse(event.reason, event.phase, try_another=event.try_another)
+                wait_s, another = event.wait_s, event.try_another
+                return self._refuse(event.reason, event.phase, try_another=another, wait_s=wait_s)
             case e.SlotGranted(), Phase.SLOT:
                 return self._slot_granted(now_s)
             case e.SlotAwaited(), Phase.SLOT:
@@ -431,10 +432,11 @@ class Execution:
 
     def _refuse(
         self, reason: str, phase: str, number: int = 0, *, try_another: bool = True,
-        full: bool = False,
+        full: bool = False, wait_s: float = 0.0,
     ) -> list[Action]:  # fmt: skip
         self.is_reported = True
-        return [e.ReportRefused(reason, phase, number, try_another, full), *self._clear()]
+        refused = e.ReportRefused(reason, phase, number, try_another, full, wait_s)
+        return [refused, *self._clear()]
 
     def _clear(self) -> list[Action]:
         self.phase = Phase.OVER

@@ -157,6 +157,7 @@ class Denied:
     reason: str
     phase: str
     try_another: bool = True
+    wait_s: float = 0.0  # then they do; 0: not known
 
 
 @quick_value
@@ -405,6 +406,7 @@ class ReportRefused:
     number: int = 0  # the errno behind it
     try_another: bool = True
     full: bool = False  # another host may have a slot
+    wait_s: float = 0.0  # then it may begin here; 0: not known
 
 
 @quick_value

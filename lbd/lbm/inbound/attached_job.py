@@ -22,7 +22,7 @@ from lbd.lbm.core.jobs import Claims
 from lbd.lbm.core.slots import variables
 from lbd.lbm.handover.fds import NotNow
 from lbd.lbm.handover.records import Attached
-from lbd.lbm.inbound.context import DRAINED, InboundContext
+from lbd.lbm.inbound.context import DRAINED, NOT_YET, InboundContext
 from lbd.lbm.inbound.performer import FAULT, Performer, Step, Steps, not_started
 from lbd.lbm.inbound.request import (
     explain,
@@ -380,7 +380,7 @@ def without_pipes(request: lbm_pb2.RunRequest, number: int) -> e.Event:
 def refused_of(refused: e.ReportRefused) -> bytes:
     return lbm_pb2.Refused(
         reason=refused.reason,
-        phase="admission" if refused.phase in ("slot", DRAINED) else refused.phase,
+        phase="admission" if refused.phase in ("slot", DRAINED, NOT_YET) else refused.phase,
         try_another=refused.try_another,
         errno=refused.number,
         full=refused.full,

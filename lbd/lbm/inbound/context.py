@@ -19,7 +19,8 @@ from lbd.local.rate_limit import Rates
 from lbd.model import Closed, JobId
 from lbd.text.closed_words import WORDS
 
-DRAINED = "drained"  # the phase in which an attempt is refused for that
+# The phases in which an attempt is refused for that, and for hours in which not everybody may
+DRAINED, NOT_YET = "drained", "not-yet"
 # An account, for who asks: a user or another host
 UserLookup = Callable[[str | int, Hashable], Awaitable[LocalUser | None]]
 
@@ -54,9 +55,11 @@ class InboundContext:
         lbm = self.config.lbm
         self.requests = Budget(lbm.host_request_bytes, lbm.hosts_request_bytes)
 
-    def is_passing(self, refused: Refuse) -> bool:
-        """Is it so now, but not for good?"""
-        return refused.is_drained or refused.reason == self.rules.closed()[1]
+    def phase_of(self, refused: Refuse) -> str:
+        """Is it so now, for all or for these, or for good?"""
+        if refused.is_drained or refused.reason == self.rules.closed()[1]:
+            return DRAINED
+        return NOT_YET if refused.wait_s else "admission"
 
     async def admit(self, user: str, uid: int, origin: str) -> Admit | Refuse:
         """May who is `user` there run commands here, and as whom?"""
@@ -68,6 +71,5 @@ class InboundContext:
             local = await self.look_up_user(users.unknown, origin)
         found = identify(users, asker, local, self.link.uid)
         if isinstance(found, Admit):
-            reason = await self.rules.refusal(asker, found.run_as, origin)
-            return Refuse(reason) if reason else found
+            return await self.rules.refusal(asker, found.run_as, origin) or found
         return found

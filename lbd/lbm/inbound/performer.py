@@ -19,7 +19,7 @@ from lbd.lbm.core.execution import ALIVE, Execution, Phase
 from lbd.lbm.core.execution_events import Treatment, recorded
 from lbd.lbm.core.slots import Belongings, pack_belongings
 from lbd.lbm.handover.records import Running
-from lbd.lbm.inbound.context import DRAINED, InboundContext
+from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.executions import Signals
 from lbd.lbm.inbound.request import explain, phase_of
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
@@ -203,8 +203,8 @@ class Performer:
         request = self.request
         found = await self.host.admit(request.user, request.uid, request.origin)
         if isinstance(found, Refuse):
-            phase = DRAINED if self.host.is_passing(found) else "admission"
-            return e.Denied(found.reason, phase, found.try_another)
+            phase = self.host.phase_of(found)
+            return e.Denied(found.reason, phase, found.try_another, found.wait_s)
         self.admitted = found
         return e.Admitted()
 

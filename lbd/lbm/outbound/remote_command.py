@@ -7,6 +7,7 @@ from typing import Protocol
 from lbd.errors import Unavailable
 from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.jobs import Job
+from lbd.lbm.core.pauses import Pauses
 from lbd.lbm.handover.records import FarRun, Outbound
 from lbd.lbm.link import wire as stream
 from lbd.lbm.link.conversation import Conversation
@@ -17,6 +18,7 @@ from lbd.lbm.outbound.request import make_request, withheld
 from lbd.lbm.session.client import Client
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.attached_files import Staging
+from lbd.local import client_tags as tags
 from lbd.model import HostId, JobState
 from lbd.net.gen import lbm_pb2
 
@@ -49,6 +51,7 @@ class RemoteCommand:
         self._uid = uid
         self._place = place
         self.withheld = ""  # of its environment, for -v
+        self._pauses = Pauses(request.has(tags.FLAG_PAUSES))
         self.run = self._new_run()
         self.staging = self._new_staging() if request.is_staged else None
 
@@ -64,10 +67,17 @@ class RemoteCommand:
 
     def notice(self, tag: bytes) -> None:
         if tag == stream.STOPPED:
-            self.stands_still(STOPPED)
+            self._show(STOPPED)
+        elif tag == stream.SCREEN:  # a line would be in the middle of what is shown
+            self._pauses.are_wanted = False
         self._client.notice(tag)
 
     def stands_still(self, why: str) -> None:
+        self._show(why)
+        if text := self._pauses.line(self._place[0], why):
+            self._client.warn(text)
+
+    def _show(self, why: str) -> None:
         """For `lbctl jobs`."""
         self._job.state = JobState.SUSPENDED if why else JobState.RUNNING
         self._job.reason = why
@@ -129,7 +139,7 @@ class RemoteCommand:
 
     def signal(self, number: int) -> None:
         if number == signal.SIGCONT and self._job.reason == STOPPED:
-            self.stands_still("")
+            self._show("")
         if self.staging is None or not self.staging.signal(number):
             self.run.send(stream.SIGNAL, bytes((number,)))
 

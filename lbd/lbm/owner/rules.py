@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from lbd.config.reload import reloaded
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
-from lbd.keeper.run_as import Asker, LocalUser
-from lbd.lbm.core.admission import Conditions, Guest, Rules
+from lbd.keeper.run_as import Asker, LocalUser, Refuse
+from lbd.lbm.core.admission import Conditions, Guest, Rules, WeekHours
 from lbd.lbm.owner.accounts import LookUps
 from lbd.load.memory import own_memory, own_pressure
 from lbd.text.windows import Moment
@@ -70,7 +70,7 @@ class InForce:
         if isinstance(index, float):
             self.load = index
 
-    async def refusal(self, asker: Asker, account: LocalUser | None, origin: str) -> str:
+    async def refusal(self, asker: Asker, account: LocalUser | None, origin: str) -> Refuse | None:
         """`account`: whom the command would run as; None: the keeper's own user."""
         user, groups = asker.user, frozenset[str]()
         admission = self.config.admission
@@ -78,7 +78,13 @@ class InForce:
             user = account.name
             if admission.groups or admission.deny_groups:
                 groups = await self._groups.look_up(account, origin) or groups
-        return self.rules.refusal(Guest(user, groups, origin), self._conditions())
+        guest, conditions = Guest(user, groups, origin), self._conditions()
+        reason = self.rules.refusal(guest, conditions)
+        if not reason:
+            return None
+        passes = self.rules.until_everybody(guest, conditions)
+        opens_s = opens(self.rules.everybody) if passes else 0.0
+        return Refuse(reason, wait_s=max(0.0, opens_s - time.time()))
 
     def closed(self) -> "tuple[Closed | None, str]":
         """Why nobody's commands are taken now; (None, "") if some are."""
@@ -87,12 +93,11 @@ class InForce:
     def opens(self) -> float:
         """When the hours of `when` begin (UNIX seconds); 0: they hold now, or not in the next
         days."""
-        return 60.0 * self.rules.opens(int(time.time() // 60), moment_of)
+        return opens(self.rules.hours)
 
     def opens_text(self) -> str:
         """The same for people; "" = not known."""
-        opens_s = self.opens()
-        return time_of_day(opens_s) if opens_s else ""
+        return opens_text(self.rules.hours)
 
     def slots(self, total: int) -> tuple[int, int]:
         """And how many commands may run beyond them. `total`: as lbm.slots has it."""
@@ -103,7 +108,8 @@ class InForce:
     def _conditions(self) -> Conditions:
         minute = this_minute(int(time.time() // 60))
         memory = self._memory_conditions()
-        return Conditions(minute, self.load, self.owner, *memory, self.opens_text())
+        everybody = opens_text(self.rules.everybody)
+        return Conditions(minute, self.load, self.owner, *memory, self.opens_text(), everybody)
 
     def _memory_conditions(self) -> tuple[float, float]:
         """The kernel changes the pressure every two seconds."""
@@ -114,6 +120,17 @@ class InForce:
             self._memory_seen = percent, available / total if total else 0.0
             self._memory_seen_s = now_s
         return self._memory_seen
+
+
+def opens(hours: WeekHours) -> float:
+    """When they begin (UNIX seconds); 0: they hold now, or not in the next days."""
+    return 60.0 * hours.opens(int(time.time() // 60), moment_of)
+
+
+def opens_text(hours: WeekHours) -> str:
+    """The same for people; "" = not known."""
+    opens_s = opens(hours)
+    return time_of_day(opens_s) if opens_s else ""
 
 
 def moment_of(unix_minutes: int) -> Moment:

@@ -135,6 +135,7 @@ class Attempt(Performer):
             case e.ReportRefused():
                 report = dispatch_pb2.AttemptReport(event="refused", reason=action.reason)
                 report.phase, report.errno = action.phase, action.number
+                report.wait_s = action.wait_s
                 self._say(report)
             case e.ReportReady():
                 self.answer(self._dry_start(), e.NotStarted(FAULT, "spawn"))

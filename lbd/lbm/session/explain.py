@@ -11,7 +11,7 @@ from lbd.errors import Unavailable
 from lbd.keeper.run_as import Refuse
 from lbd.lbm.core.journey import keeps_here
 from lbd.lbm.core.next_host_after_refusal import as_excluded
-from lbd.lbm.inbound.context import DRAINED, InboundContext
+from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.request import dry_start, make_order, phase_of, read_run_request
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
@@ -67,7 +67,7 @@ class Checks:
     async def _check(self, request: lbm_pb2.RunRequest) -> lbm_pb2.CheckReply:
         admitted = await self._host.admit(request.user, request.uid, request.origin)
         if isinstance(admitted, Refuse):
-            phase = DRAINED if self._host.is_passing(admitted) else "admission"
+            phase = self._host.phase_of(admitted)
             return lbm_pb2.CheckReply(reason=admitted.reason, phase=phase)
         request.job_id = str(next(self._numbers))
         order = make_order(request, admitted.run_as, self._host.rules.config)

@@ -57,6 +57,7 @@ class OwnerAnswers:
             free_within_s=free_within_s(history, time.time()),
             rule=f"decide by {admission.decide_by}" if kind == "decide" else kind,
             admission=in_words(admission),
+            shown_by=self._rules.owner,
             interruptions=[
                 pb.Interruption(
                     ended=one.ended_s,
@@ -97,6 +98,7 @@ def owner_json(host: str, reply: pb.OwnersReply) -> Json:
         "stays": reply.stays,
         "free_within_s": within_s,
         "rule": one_line(reply.rule, RULE_CHARS_MAX),
+        "shown_by": one_line(reply.shown_by, RULE_CHARS_MAX) or None,
         "admission": [one_line(rule) for rule in reply.admission[:RULES_MAX]],
         "interruptions": [
             [

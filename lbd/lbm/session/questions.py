@@ -24,7 +24,7 @@ from lbd.lbm.session.job_records import is_plain_of, job_json, job_record
 from lbd.lbm.session.owner_questions import OwnerAnswers
 from lbd.lbm.session.queue_questions import NO_UID, QueueAnswers
 from lbd.lbm.session.usage_questions import UsageAnswers
-from lbd.load.input_devices import unreadable
+from lbd.load.input_devices import DEVICES, of_this_machine, unreadable
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal
@@ -97,7 +97,7 @@ class Questions:
                 "containment": self._host.link.about.containment,
                 "limits": self._host.link.about.limits,
                 "keeper_version": self._host.link.about.version,
-                "unseen_inputs": self._unseen_inputs(),
+                **self._inputs(),
                 "version": __version__,
             }
         if operation in ("eligible", "shims"):
@@ -116,9 +116,11 @@ class Questions:
             return {}
         raise Refusal(f"unknown operation {operation!r}")
 
-    def _unseen_inputs(self) -> list[str]:
-        """Keyboards and mice that should show us the owner and cannot."""
-        return unreadable() if self._host.rules.config.admission.owner_idle_s else []
+    def _inputs(self) -> Json:
+        """Keyboards and mice that should show us the owner, and those of them that cannot."""
+        names = of_this_machine() if self._host.rules.config.admission.owner_idle_s else []
+        has_directory = DEVICES.is_dir()
+        return {"inputs": names, "unseen_inputs": unreadable(names), "dev_input": has_directory}
 
     async def _with_cpu(self, reply: Json, caller: Caller) -> Json:
         """A reply, where jobs in it run with what they have used so far."""

@@ -199,6 +199,11 @@ def on_trial(settings: Settings) -> dict[str, str]:
     return {name: text for name, text in texts.items() if settings.saved.get(name) != text}
 
 
+def before_trial(settings: Settings, name: str) -> str | None:
+    """The saved value beside which another is on trial; None if there is none."""
+    return settings.saved.get(name) if name in on_trial(settings) else None
+
+
 def resumed(base: InForce, kept: Settings) -> tuple[Settings, list[str]]:
     """The settings to begin with: what was saved holds. What makes no sense here, as that of
     another release may, stays saved and is left out; with a sentence on each."""

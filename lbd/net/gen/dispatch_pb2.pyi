@@ -75,7 +75,7 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ..., slots: _Optional[int] = ..., open_slots: _Optional[int] = ..., load: _Optional[float] = ..., drained: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., ahead: _Optional[int] = ..., holds_gangs: _Optional[bool] = ..., features: _Optional[str] = ..., resources: _Optional[str] = ..., memory_for_jobs: _Optional[int] = ..., memory_given: _Optional[int] = ..., closed: _Optional[int] = ..., opens: _Optional[float] = ..., drain: _Optional[str] = ...) -> None: ...
 
 class AttemptReport(_message.Message):
-    __slots__ = ("job", "attempt", "event", "cause", "exit_status", "signal", "cpu_s", "reason", "phase", "errno", "stop_reason", "evicted", "at_s")
+    __slots__ = ("job", "attempt", "event", "cause", "exit_status", "signal", "cpu_s", "reason", "phase", "errno", "stop_reason", "evicted", "at_s", "wait_s")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +89,7 @@ class AttemptReport(_message.Message):
     STOP_REASON_FIELD_NUMBER: _ClassVar[int]
     EVICTED_FIELD_NUMBER: _ClassVar[int]
     AT_S_FIELD_NUMBER: _ClassVar[int]
+    WAIT_S_FIELD_NUMBER: _ClassVar[int]
     job: str
     attempt: int
     event: str
@@ -102,7 +103,8 @@ class AttemptReport(_message.Message):
     stop_reason: str
     evicted: bool
     at_s: float
-    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., event: _Optional[str] = ..., cause: _Optional[str] = ..., exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cpu_s: _Optional[float] = ..., reason: _Optional[str] = ..., phase: _Optional[str] = ..., errno: _Optional[int] = ..., stop_reason: _Optional[str] = ..., evicted: _Optional[bool] = ..., at_s: _Optional[float] = ...) -> None: ...
+    wait_s: float
+    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., event: _Optional[str] = ..., cause: _Optional[str] = ..., exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cpu_s: _Optional[float] = ..., reason: _Optional[str] = ..., phase: _Optional[str] = ..., errno: _Optional[int] = ..., stop_reason: _Optional[str] = ..., evicted: _Optional[bool] = ..., at_s: _Optional[float] = ..., wait_s: _Optional[float] = ...) -> None: ...
 
 class WorkUp(_message.Message):
     __slots__ = ("heartbeat", "reports", "sent_s")

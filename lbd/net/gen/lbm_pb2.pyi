@@ -420,7 +420,7 @@ class OwnersRequest(_message.Message):
     def __init__(self, past: _Optional[bool] = ...) -> None: ...
 
 class OwnersReply(_message.Message):
-    __slots__ = ("owner", "since", "p01", "p11", "step_s", "by_hour", "steps", "stays", "free_within_s", "rule", "interruptions", "admission")
+    __slots__ = ("owner", "since", "p01", "p11", "step_s", "by_hour", "steps", "stays", "free_within_s", "rule", "interruptions", "admission", "shown_by")
     OWNER_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
     P01_FIELD_NUMBER: _ClassVar[int]
@@ -433,6 +433,7 @@ class OwnersReply(_message.Message):
     RULE_FIELD_NUMBER: _ClassVar[int]
     INTERRUPTIONS_FIELD_NUMBER: _ClassVar[int]
     ADMISSION_FIELD_NUMBER: _ClassVar[int]
+    SHOWN_BY_FIELD_NUMBER: _ClassVar[int]
     owner: str
     since: float
     p01: float
@@ -445,7 +446,8 @@ class OwnersReply(_message.Message):
     rule: str
     interruptions: _containers.RepeatedCompositeFieldContainer[Interruption]
     admission: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, owner: _Optional[str] = ..., since: _Optional[float] = ..., p01: _Optional[float] = ..., p11: _Optional[float] = ..., step_s: _Optional[float] = ..., by_hour: _Optional[_Iterable[_Union[OwnerHour, _Mapping]]] = ..., steps: _Optional[int] = ..., stays: _Optional[int] = ..., free_within_s: _Optional[float] = ..., rule: _Optional[str] = ..., interruptions: _Optional[_Iterable[_Union[Interruption, _Mapping]]] = ..., admission: _Optional[_Iterable[str]] = ...) -> None: ...
+    shown_by: str
+    def __init__(self, owner: _Optional[str] = ..., since: _Optional[float] = ..., p01: _Optional[float] = ..., p11: _Optional[float] = ..., step_s: _Optional[float] = ..., by_hour: _Optional[_Iterable[_Union[OwnerHour, _Mapping]]] = ..., steps: _Optional[int] = ..., stays: _Optional[int] = ..., free_within_s: _Optional[float] = ..., rule: _Optional[str] = ..., interruptions: _Optional[_Iterable[_Union[Interruption, _Mapping]]] = ..., admission: _Optional[_Iterable[str]] = ..., shown_by: _Optional[str] = ...) -> None: ...
 
 class OwnerHour(_message.Message):
     __slots__ = ("p01", "p11", "steps")

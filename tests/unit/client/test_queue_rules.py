@@ -57,6 +57,7 @@ def test_how_long_a_task_takes_may_be_said_with_it():
         (["-d", "--target", "5"], "--target needs --array"),
         (["-d", "--deadline", "17:30"], "--deadline needs --array"),
         ([*ARRAY, "--target", "5", "--deadline", "17:30"], "--target and --deadline both"),
+        (["-q", "-H", "h2,h3"], "-H h2,h3: it takes one host; leave the others out with -x"),
         ([*ARRAY, "--target", "0"], "--target: must be above 0"),
         ([*ARRAY, "--target", "-5"], "--target: '-5' is not a duration"),
         ([*ARRAY, "--target", "soon"], "--target: 'soon' is not a duration"),
@@ -165,7 +166,9 @@ def test_what_a_job_waits_for_is_one_list():
 
 def test_a_time_to_begin_is_the_next_one_or_has_passed(berlin, capfd):
     before = time.time()
-    assert before + 60 <= float(options("-d", "--begin", "+1m").values["begin"])
+    begin = float(options("-d", "--begin", "+1m").values["begin"])
+    assert before + 60 <= begin
+    assert begin.is_integer(), "it is shown without fractions, and nothing starts before"
     assert float(options("-q", "--begin", "06:30").values["begin"]) > before
     assert capfd.readouterr().err == ""
     assert options("-d", "--begin", "2026-01-01T06:00").values["begin"] == "1767243600.0"

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sysconfig
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from lbd import __version__
 from lbd.config.access import AdmissionConfig
 from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry, StageConfig
+from lbd.doctor import this_host
 from lbd.doctor.checks import (
     FAULT,
     OK,
@@ -266,6 +268,27 @@ def test_keyboards_that_do_not_show_the_owner_are_warned_of():
     [seen] = owner_seen({"unseen_inputs": []}, config)
     [unseen] = owner_seen({"unseen_inputs": ["event0", "event3"]}, config)
     assert (seen.state, unseen.state) == (OK, WARN)
-    assert unseen.says.startswith("terminals yes, keyboard and mouse no (the LBM cannot open event")
+    assert unseen.says == (
+        "terminals are watched, keyboards and mice are not (the LBM cannot open event0, event3)"
+    )
+    [none] = owner_seen({"inputs": [], "unseen_inputs": [], "dev_input": False}, config)
+    assert (none.state, "no keyboard or mouse" in none.says) == (OK, True)
+    hidden = {"inputs": ["event0"], "unseen_inputs": ["event0"], "dev_input": False}
+    [private] = owner_seen(hidden, config)
+    assert private.state == WARN
+    assert "its unit has PrivateDevices=yes" in private.says
     assert "SupplementaryGroups=input" in unseen.fix
     assert not [*owner_seen({"unseen_inputs": ["event0"]}, Config())]
+
+
+def test_of_a_package_without_compiled_programs_it_is_the_package_that_is_built_again(
+    tmp_path, monkeypatch
+):
+    assert this_host.compile_again().startswith("install a C compiler")
+    link = tmp_path / "lbd"
+    link.symlink_to(os.path.join(sysconfig.get_path("scripts"), "lbd"))
+    monkeypatch.setattr(this_host, "PACKAGED", str(link))
+    assert this_host.compile_again() == (
+        "build the package again on a host with a C compiler (Debian: gcc libc6-dev) and install "
+        "it here"
+    )

@@ -39,3 +39,10 @@ def test_the_doctor_warns_of_each():
     rules = AdmissionConfig(groups=("nosuch", GROUP), deny_programs=("/nosuch",))
     found = [(check.name, check.state) for check in rules_checks(rules)]
     assert found == [("admission.groups", WARN), ("admission.deny_programs", WARN)]
+
+
+def test_hours_for_everybody_say_nothing_where_everybody_may_anyway():
+    hours = ("18:00-08:00",)
+    (found,) = rules_checks(AdmissionConfig(everybody_when=hours))
+    assert (found.name, found.state) == ("admission.everybody_when", WARN)
+    assert not [*rules_checks(AdmissionConfig(everybody_when=hours, users=(USER,)))]

@@ -216,6 +216,25 @@ async def test_what_is_in_force_can_be_saved_and_all_of_it_reset(two):
     assert (again.in_force.lim.min_gain, again.in_force.lim.algorithm) == (0.1, "GLOBAL")
 
 
+async def test_a_reset_ends_a_trial_first_and_then_drops_what_is_saved(two):
+    one, other = two
+    await one.ask({"op": "algorithm", "name": "LOWEST", "save": True})
+    await one.ask({"op": "param", "name": "min_gain", "value": 0.5, "save": True})
+    for _ in range(2):
+        await one.ask({"op": "algorithm", "name": "NOLB"})
+        await one.ask({"op": "param", "name": "min_gain", "value": 0.7})
+        ended = await other.ask({"op": "algorithm", "reset": True})
+        assert (ended["algorithm"], ended["saved"]) == ("LOWEST", "LOWEST")
+        assert ended["trial_ended"]
+        ended = await other.ask({"op": "param", "name": "min_gain", "reset": True})
+        assert (ended["value"], ended["saved"], ended["trial_ended"]) == (0.5, 0.5, True)
+    dropped = await one.ask({"op": "algorithm", "reset": True})
+    assert (dropped["algorithm"], dropped["dropped"]) == ("GLOBAL", "LOWEST")
+    await one.ask({"op": "param", "name": "min_gain", "value": 0.7})
+    dropped = await one.ask({"op": "param", "name": "min_gain", "reset": True, "whole": True})
+    assert (dropped["value"], "saved" in dropped) == (0.1, False)
+
+
 async def test_a_user_can_neither_save_nor_reset(two):
     one, _ = two
     for more in ({"op": "algorithm"}, {"op": "param", "name": "min_gain"}):

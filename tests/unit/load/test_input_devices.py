@@ -4,7 +4,13 @@ import os
 
 import pytest
 
-from lbd.load.input_devices import DEVICES_MAX, InputDevices, unreadable, used_by_people
+from lbd.load.input_devices import (
+    DEVICES_MAX,
+    InputDevices,
+    of_this_machine,
+    unreadable,
+    used_by_people,
+)
 
 LISTING = """\
 I: Bus=0011 Vendor=0001 Product=0001 Version=ab41
@@ -32,7 +38,7 @@ def test_keyboards_and_mice_are_found_among_other_devices():
 def desk(tmp_path):
     (tmp_path / "listing").write_text(LISTING)
     os.mkfifo(tmp_path / "event0")
-    devices = InputDevices(tmp_path / "listing", tmp_path)
+    devices = InputDevices(tmp_path / "listing", tmp_path, tmp_path / "none")
     yield devices, tmp_path
     devices.close()
 
@@ -64,10 +70,19 @@ def test_what_is_plugged_in_later_is_found_and_what_is_gone_forgotten(desk):
 
 
 def test_a_machine_without_any_is_no_trouble(tmp_path):
-    assert InputDevices(tmp_path / "listing", tmp_path).look(1.0) == 0.0
+    assert InputDevices(tmp_path / "listing", tmp_path, tmp_path).look(1.0) == 0.0
 
 
 def test_devices_that_cannot_be_opened_are_named(desk):
     _, directory = desk
-    assert unreadable(directory / "listing", directory) == ["event3"]
-    assert unreadable(directory / "none", directory) == []
+    assert unreadable(["event0", "event3"], directory) == ["event3"]
+
+
+def test_where_the_listing_is_empty_the_devices_are_known_all_the_same(desk):
+    _, directory = desk
+    none, shown = directory / "none", directory / "input"
+    assert of_this_machine(directory / "listing", none) == ["event0", "event3"]
+    for name in ("event7", "input0", "mice"):
+        (shown / name).mkdir(parents=True)
+    assert of_this_machine(none, shown) == ["event7"]
+    assert of_this_machine(none, none) == []

@@ -8,7 +8,7 @@ from lbd.cli.complaints import complain
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.client.progress import Progress
-from lbd.client.wait_rules import unix_s_of
+from lbd.client.wait_rules import begin_unix_s
 from lbd.console.reply import Json, table
 from lbd.errors import ConfigError
 from lbd.model import ENDED_NAMES
@@ -84,7 +84,7 @@ def limit(given: str) -> float:
 def begin_time(given: str) -> float:
     """UNIX seconds; 0: at once."""
     try:
-        at = 0.0 if given == "now" else unix_s_of(given)
+        at = 0.0 if given == "now" else begin_unix_s(given)
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
     if 0 < at <= time.time():

@@ -6,13 +6,15 @@ import tomllib
 import pytest
 
 from lbd.cli.ctl.advise_rules import owner_lines, owner_results, owners_json
-from lbd.cli.ctl.owners import hour_lines
+from lbd.cli.ctl.owners import hour_lines, owners_lines
 from lbd.config.access import AdmissionConfig
 from lbd.config.schema import Config
 from lbd.console.figures import Clock
+from lbd.console.output import Page, Paint
 from lbd.console.owners import owner_row, tenths
 from lbd.sim.owner_advice import RULES, TRIALS, Interruption, OwnerRuleResult, results
 
+PAGE = Page(Paint(on=False))
 NOW_S = 1795195805.0  # 17:30:05 UTC
 
 
@@ -30,6 +32,13 @@ def test_who_is_there_since_when_and_for_how_long():
     host, owner, since, *rest = owner_row(row(since=NOW_S - 60), Clock(NOW_S, utc=True))
     assert (host, owner.text, since) == ("h3", "here", "17:29:05")
     assert rest == ["7", "10m00s", "0.100", "0.950", "16h40m", "decide by trials"]
+
+
+def test_below_the_table_it_is_said_what_shows_that_they_are_here():
+    why = "pts/0 was used 4 s ago (admission.owner_idle_s)"
+    lines = owners_lines([row(shown_by=why), row(shown_by=None)], Clock(NOW_S), PAGE)
+    assert lines[-2:] == ["", f"h3: {why}"]
+    assert len(owners_lines([row(shown_by=None)], Clock(NOW_S), PAGE)) == 2
 
 
 def test_where_nobody_looks_nothing_is_said():

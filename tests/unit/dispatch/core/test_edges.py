@@ -446,6 +446,7 @@ def test_one_that_is_to_end_is_not_ready_and_makes_its_gang_not_whole():
     [
         *((phase, False) for phase in ("slot", "drained", "late", "files", "exec", "chdir")),
         *((phase, False) for phase in ("directory", "admission", "user", "request", "stage")),
+        ("not-yet", False),
         ("keeper", True), ("fork", True), ("", True),
     ],
 )  # fmt: skip

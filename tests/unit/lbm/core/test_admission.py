@@ -73,6 +73,48 @@ def test_the_line_says_until_when_and_who_may_change_the_rule():
     )
 
 
+NIGHTS = {"groups": ("wheel",), "everybody_when": ("18:00-08:00", "sat,sun")}
+NIGHT = Moment(30, 22, 13, 3, 0)
+
+
+def test_one_group_by_day_everybody_by_night():
+    rules = Rules(AdmissionConfig(**NIGHTS))
+    by_day = Conditions(MONDAY_NOON, 0.0, everybody="18:00")
+    assert rules.refusal(ANN, by_day) == (
+        "commands of ann are not allowed here (admission.groups); everybody may from 18:00"
+    )
+    assert rules.until_everybody(ANN, by_day)
+    assert rules.closed(by_day) == (None, ""), "it is not closed for others"
+    assert rules.refusal(Guest("root", frozenset({"wheel"}), "h1"), by_day) == ""
+    assert rules.refusal(ANN, Conditions(NIGHT, 0.0)) == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "rule"),
+    [
+        ({"deny_users": ("ann",)}, "admission.deny_users"),
+        ({"deny_groups": ("staff",)}, "admission.deny_groups"),
+        ({"origins": ("h7",)}, "admission.origins"),
+        ({"load_ceiling": 1.0}, "admission.load_ceiling"),
+        ({"when": ("3:00-4:00",)}, "admission.when"),
+    ],
+)
+def test_all_other_rules_hold_also_at_night(more, rule):
+    rules = Rules(AdmissionConfig(**NIGHTS, **more))
+    night = Conditions(NIGHT, 1.5)
+    assert rule in rules.refusal(ANN, night)
+    by_day = Conditions(MONDAY_NOON, 0.0, everybody="18:00")
+    for_good = rule.split("_")[0] in ("admission.deny", "admission.origins")
+    assert rules.until_everybody(ANN, by_day) is not for_good
+
+
+def test_a_night_that_does_not_come_is_not_waited_for():
+    rules = Rules(AdmissionConfig(users=("bob",), everybody_when=("* * 31 2 *",)))
+    by_day = Conditions(MONDAY_NOON, 0.0)
+    assert "its administrator may change that" in rules.refusal(ANN, by_day)
+    assert not rules.until_everybody(ANN, by_day)
+
+
 def test_nobody_new_while_the_owner_is_there():
     assert "pts/3" in refusal(owner="pts/3 was used 4 s ago (admission.owner_idle_s)")
 
@@ -105,3 +147,7 @@ def test_the_rules_in_words():
         "takes no new commands above a load of 1.5 (admission.load_ceiling)",
     ]
     assert in_words(AdmissionConfig()) == []
+    assert in_words(AdmissionConfig(**NIGHTS)) == [
+        "takes only commands of groups wheel (admission.groups)",
+        "takes everybody's commands 18:00-08:00, sat,sun (admission.everybody_when)",
+    ]

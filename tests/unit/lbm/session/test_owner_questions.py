@@ -28,6 +28,8 @@ def test_what_is_said_is_shown():
     assert shown["rule"].isprintable()
     assert owner_json("h3", reply(admission=["a\nb"] * 99))["admission"] == ["a b"] * 20
     assert owner_json("h3", reply(owner=""))["since"] is None
+    assert owner_json("h3", reply())["shown_by"] is None
+    assert owner_json("h3", reply(shown_by="pts/0\n" * 99))["shown_by"].startswith("pts/0 pts/0")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,113 @@
+"""`lbctl algorithm` and `lbctl param`: what is said of a change, and how long it lasts."""
+
+import pytest
+
+from lbd.cli import lbctl
+
+
+def test_a_change_is_said_with_its_hosts_and_how_long_it_lasts(daemon, capsys):
+    where = {"hosts": 3, "changed": 2, "missing": ["h3"]}
+    daemon(
+        "lim",
+        algorithm={"algorithm": "LOWEST", "was": "GLOBAL", **where},
+        param={"name": "lim.min_gain", "value": 0.2, "was": 0.1, **where},
+    )
+    for words, out, change in (
+        (["algorithm", "LOWEST"], "LOWEST\n", "algorithm GLOBAL → LOWEST"),
+        (["param", "min_gain", "0.2"], "lim.min_gain = 0.2\n", "lim.min_gain 0.1 → 0.2"),
+    ):
+        assert lbctl.main(words) == 0
+        said = (
+            f"lbctl: {change} on 2 of 3 hosts; it lasts until every host's LIM has stopped; "
+            "--save keeps it\n"
+            "lbctl: not confirmed by h3: they will take it when they are heard again\n"
+        )
+        assert capsys.readouterr() == (out, said)
+
+
+@pytest.mark.parametrize(
+    ("missing", "down", "says"),
+    [
+        (["h2"], ["h2"], ["h2 is down and learns of it when it is back"]),
+        (
+            ["h2", "h3", "h4"],
+            ["h2", "h4"],
+            [
+                "not confirmed by h3: they will take it when they are heard again",
+                "h2, h4 are down and learn of it when they are back",
+            ],
+        ),
+    ],
+)
+def test_a_change_names_the_hosts_that_are_down(daemon, capsys, missing, down, says):
+    where = {"hosts": 4, "changed": 4 - len(missing), "missing": missing, "down": down}
+    daemon("lim", algorithm={"algorithm": "LOWEST", "was": "GLOBAL", **where})
+    assert lbctl.main(["algorithm", "LOWEST"]) == 0
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert f" on {4 - len(missing)} of 4 hosts; " in first
+    assert rest == [f"lbctl: {one}" for one in says]
+
+
+@pytest.mark.parametrize(
+    ("words", "saved", "lasts"),
+    [
+        (["NOLB", "--save"], "NOLB", "saved, so it survives restarts"),
+        (["--save"], "NOLB", "saved, so it survives restarts"),
+        (["--reset"], None, "each host's lbd.toml applies to lim.algorithm again"),
+        (
+            ["NOLB"],
+            "LOWEST",
+            "it lasts until every host's LIM has stopped; then the saved LOWEST applies",
+        ),
+    ],
+)
+def test_a_change_says_whether_it_is_saved(daemon, capsys, words, saved, lasts):
+    reply = {"algorithm": "NOLB", "was": "GLOBAL", "hosts": 1, "changed": 1, "missing": []}
+    lim = daemon("lim", algorithm={**reply, **({"saved": saved} if saved else {})})
+    assert lbctl.main(["algorithm", *words]) == 0
+    said = f"lbctl: algorithm GLOBAL → NOLB on 1 of 1 host; {lasts}\n"
+    assert capsys.readouterr() == ("NOLB\n", said)
+    assert (lim.asked[0]["save"], lim.asked[0]["reset"]) == ("--save" in words, "--reset" in words)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"dropped": "P2C"},
+         "the saved P2C is dropped: each host's lbd.toml applies to lim.algorithm again"),
+        ({"trial_ended": True, "saved": "GLOBAL"},
+         "the trial has ended and the saved GLOBAL applies; --reset again drops that, too"),
+    ],
+)  # fmt: skip
+def test_a_reset_says_what_it_has_dropped_or_gone_back_to(daemon, capsys, how, said):
+    reply = {"algorithm": "GLOBAL", "was": "P2C", "hosts": 1, "changed": 1, "missing": []}
+    daemon("lim", algorithm={**reply, **how})
+    assert lbctl.main(["algorithm", "--reset"]) == 0
+    assert capsys.readouterr().err.endswith(f"; {said}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["algorithm", "NOLB", "--save", "--reset"], ["algorithm", "NOLB", "--reset"],
+        ["param", "min_gain", "1", "--reset"], ["param", "--save"], ["param", "--reset"],
+    ],
+)  # fmt: skip
+def test_what_cannot_be_saved_or_reset_is_a_usage_error(daemon, capsys, words):
+    lim = daemon("lim")
+    assert lbctl.main(words) == 2
+    assert capsys.readouterr().err.startswith("lbctl")
+    assert lim.asked == []
+
+
+def test_saved_parameters_have_a_column(daemon, capsys):
+    def param(request):
+        if request["name"] == "min_gain":
+            return {"ok": True, "name": "lim.min_gain", "value": 0.5, "saved": 0.25}
+        return {"ok": True, "name": f"lim.{request['name']}", "value": 1.0}
+
+    daemon("lim", param=param)
+    assert lbctl.main(["param"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["PARAMETER", "VALUE", "SAVED"]
+    assert ["lim.min_gain", "0.5", "0.25"] in lines

@@ -1,0 +1,25 @@
+"""What is said of a plain command that an owner has suspended."""
+
+from lbd.lbm.core.pauses import LINES_MAX, Pauses
+
+WHY = "h3's owner has been back since 14:02"
+
+
+def test_a_line_when_it_is_suspended_and_one_when_it_goes_on():
+    pauses = Pauses(are_wanted=True)
+    assert pauses.line("h3", "") == "", "it has not stood still"
+    assert pauses.line("h3", WHY) == f"h3: suspended: {WHY}"
+    assert pauses.line("h3", f"{WHY}; waiting") == "", "another reason of the same pause"
+    assert pauses.line("h3", "") == "h3: goes on"
+
+
+def test_nothing_is_said_where_nobody_would_read_it():
+    assert Pauses().line("h3", WHY) == ""
+
+
+def test_an_owner_who_comes_and_goes_fills_no_screen():
+    pauses = Pauses(are_wanted=True)
+    said = [pauses.line("h3", why) for why in (WHY, "") * LINES_MAX]
+    lines = [line for line in said if line]
+    assert len(lines) == LINES_MAX
+    assert lines[-1].endswith("; no more of this is said")
