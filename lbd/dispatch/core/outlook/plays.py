@@ -6,6 +6,7 @@ plays together have a part of the time, since each submission may ask for anothe
 used up, the last play of the line must do, or that rate.
 """
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -191,7 +192,8 @@ class LineMaker:
     def line(self) -> Line:
         hosts = tuple(one.host.name for one in self.servers if one.host is not None)
         free = tuple(one.free for one in self.servers)
-        return Line(hosts, free, tuple(self.runs), tuple(self.waits), self.room)
+        oldest_first = sorted(self.runs, key=lambda one: -one.age_s)
+        return Line(hosts, free, tuple(oldest_first), tuple(self.waits), self.room)
 
     def _runs(self, host: int, server: Server) -> list[Running]:
         return [
@@ -222,15 +224,14 @@ class LineMaker:
     def _times(self, job: QueuedJob) -> tuple[Lives, Hashable]:
         like = job.user, job.command_line, job.name, job.command, job.slots, job.limit_s
         if like not in self._lives:
-            ends = [one for one in (job.limit_s, self.cutoff_s) if one]
-            self._lives[like] = Lives(
-                tuple(sorted(self.queues.run_times.of(job))), self.general, *map(float, ends[:1])
-            )
-            if len(ends) > 1:
-                self._lives[like] = self._lives[like]._replace(most_s=min(ends))
+            most_s = min(one for one in (job.limit_s, self.cutoff_s, math.inf) if one)
+            key, times_s = self.queues.run_times.nearest(job)
+            has_like = bool(job.command_line or job.command)
+            alike = (key or like) if has_like else None
+            self._lives[like] = Lives(tuple(sorted(times_s)), self.general, most_s, alike)
         lives = self._lives[like]
         self._unknown += not lives.is_known
-        is_one = bool(job.command_line or job.command) and not lives.like_s
+        is_one = lives.alike is not None and not lives.like_s
         return lives, like if is_one else job.id
 
     def _caps(self, job: QueuedJob) -> Caps:
