@@ -25,15 +25,18 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import chain
+from math import exp
 from random import Random
 from typing import NamedTuple
 
 from lbd.model import HostId
+from lbd.theory.calibration import LEAST_SPREAD, NORMAL_90
 from lbd.theory.queue_time import UniformLog
 
 LOOKS = 100  # at hosts in a play take as long as a step
 STRATIFIED = 100  # samples, of which each has its share of short and of long run times
 LOW = 0.05
+LEAST_FACTOR = exp(NORMAL_90 * LEAST_SPREAD)
 DRAWS_MIN = 5
 EXACT_DRAWS, EXACT_STEPS = 101, 200_000  # in a thread
 Spread = tuple[float, float, float]  # 5 %, median, 95 %
@@ -150,10 +153,15 @@ def draws_for(steps: float, draws: int, steps_max: int) -> int:
 
 
 def spread(rising: Sequence[float]) -> Spread:
-    """One more falls below the k-th of n in k of n + 1 cases."""
+    """One more falls below the k-th of n in k of n + 1 cases. No jobs are so alike, and no slot is
+    taken again so soon, that less than `LEAST_FACTOR` either way could be told."""
     last = len(rising) - 1
-    at = max(0, round(LOW * (last + 2)) - 1)
-    return rising[at], rising[last // 2], rising[last - at]
+    at, median_s = max(0, round(LOW * (last + 2)) - 1), rising[last // 2]
+    return (
+        min(rising[at], median_s / LEAST_FACTOR),
+        median_s,
+        max(rising[last - at], median_s * LEAST_FACTOR),
+    )
 
 
 class Drawn:

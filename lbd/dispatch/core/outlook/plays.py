@@ -40,12 +40,19 @@ class Played:
     stops: bool  # nothing is known of the last, nor of who stands behind it
     at_s: float
     begins_s: tuple[float, ...]  # medians, from then
+    within_s: tuple[tuple[float, float], ...]  # the intervals that hold for nine in ten
     steps: float  # that it took
 
     def begin_s(self, job: JobId, now_s: float) -> float | None:
         """From now; None if it was not played."""
         place = self.places.get(job)
         return self._from_now(self.begins_s[place], now_s) if place is not None else None
+
+    def interval_of(self, job: JobId, now_s: float) -> tuple[float, float] | None:
+        if (place := self.places.get(job)) is None:
+            return None
+        low_s, high_s = self.within_s[place]
+        return self._from_now(low_s, now_s), self._from_now(high_s, now_s)
 
     def ahead_of(self, job: JobId, known: int) -> int:
         """How many begin before it; `known`: if it was not played."""
@@ -135,15 +142,21 @@ class Plays:
         draws = draws_for(steps, DRAWS, STEPS)
         steps *= draws
         self.allowance.took(steps, user, now_s)
-        begins_s = tuple(median for _, median, _ in line.spreads(draws))
+        spreads = line.spreads(draws)
+        begins_s = tuple(median for _, median, _ in spreads)
+        within_s = tuple((low_s, high_s) for low_s, _, high_s in spreads)
         known_of = line.jobs - (NEW in places)
         stops = not made.knows_all()
-        return Played(line, places, slots, known_of, made.alike, stops, now_s, begins_s, steps)
+        return Played(
+            line, places, slots, known_of, made.alike, stops, now_s, begins_s, within_s, steps
+        )
 
 
 def unplayed(head_s: float, now_s: float) -> Played:
     """All of it goes by at the mean rate."""
-    return Played(Line((), (), (), (), {}), {}, 0, 0, 0, False, now_s, (head_s,), 0.0)
+    return Played(
+        Line((), (), (), (), {}), {}, 0, 0, 0, False, now_s, (head_s,), ((head_s, head_s),), 0.0
+    )
 
 
 def is_quick(played: Played | None) -> bool:

@@ -166,6 +166,11 @@ def test_an_interval_has_nine_in_ten():
     assert spread(list(range(5))) == (0, 2, 4)
 
 
+def test_no_interval_is_of_no_width():
+    assert spread([10.0] * 21) == pytest.approx((9.21, 10.0, 10.86), abs=0.01)
+    assert spread([0.0] * 21) == (0.0, 0.0, 0.0)
+
+
 def test_of_a_long_line_the_first_are_played_and_the_rest_goes_by_at_the_mean_rate():
     table = Table()
     for _ in range(5):
@@ -281,8 +286,7 @@ def busy(jobs=908):
 def submit_all_that_differ(forecast, now_s, user, count=200):
     for n in range(count):
         job = QueuedJob(JobId(""), 1 + n % 4, user=user, barred=frozenset({HostId(user + str(n))}))
-        wait_s, _ = forecast.of_arrival(job, now_s)
-        assert wait_s == pytest.approx(900 * 10 / 8, rel=0.1)
+        assert forecast.of_arrival(job, now_s).wait_s == pytest.approx(900 * 10 / 8, rel=0.1)
 
 
 def test_submissions_that_all_differ_have_a_part_of_the_time(monkeypatch):
