@@ -59,6 +59,18 @@ def begin_phrase(one: Json) -> str:
     return f"{found} ({how})"
 
 
+def truth_phrase(one: Json) -> str:
+    """What was predicted of one at its submission, and what came; "" before it has begun."""
+    foretold_s = number(one, "foretold_wait_s")
+    waited_s = number(one, "started") - number(one, "submitted")
+    if math.isnan(foretold_s) or math.isnan(waited_s) or number(one, "attempt") > 1:
+        return ""
+    interval = one.get("foretold_wait_s_90") if foretold_s > 0 else None
+    likely = f" (likely {interval_text(interval)})" if interval is not None else ""
+    begins = f"to begin in {forecast(foretold_s)}" if foretold_s > 0 else "to begin at once"
+    return f"{begins}{likely}; it waited {forecast(max(0.0, waited_s))}"
+
+
 def target_lines(one: Json, clock: Clock) -> list[str]:
     """When a job's array is to end, when it will, and what is done for that."""
     target = one.get("target")

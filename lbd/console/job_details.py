@@ -7,7 +7,7 @@ import signal
 from lbd.console import figures
 from lbd.console.figures import Clock
 from lbd.console.figures import duration as shown_duration
-from lbd.console.forecasts import begin_phrase, target_lines
+from lbd.console.forecasts import begin_phrase, target_lines, truth_phrase
 from lbd.console.jobs import STATES, shown_command, shown_state
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.model import ENDED_NAMES
@@ -148,6 +148,8 @@ def detail_lines(one: Json, clock: Clock) -> list[str]:
         said = signal_line(whole(one, "signal"), whole(one, "exit_status"), reason)
         lines += [said] if said else []
     lines += outlook_lines(one, clock)
+    if truth := truth_phrase(one):
+        lines.append(f"predicted at submission: {truth}")
     lines += time_lines(one, clock)
     if known := table(one, "speedup"):
         lines.append(f"speedup  {speedup_phrase(known)}")

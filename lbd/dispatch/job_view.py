@@ -13,7 +13,7 @@ from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.targets.plan import SURE
 from lbd.dispatch.core.targets.target_array import Standing
 from lbd.dispatch.core.why_waiting import STARTING, silent_arrays, waiting_reason
-from lbd.dispatch.predictions import Predictions, speedup_info
+from lbd.dispatch.predictions import GUESS, Predictions, is_wait, speedup_info
 from lbd.model import ENDED_NAMES, Closed, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import request_in
@@ -143,7 +143,7 @@ class JobViews:
         if reply.needs:  # it is of waits for slots
             return
         if raw_s > 0 and self._predictions.doubt:
-            reply.predicted_by += f"; {self._predictions.doubt}"
+            reply.predicted_by += f"; {GUESS}: {self._predictions.doubt}"
         if correction.tells_of(raw_s):
             reply.comparable = self._predictions.comparable
             if reply.HasField("predicted_wait_s"):
@@ -265,6 +265,9 @@ def job_info(
         exit_status=row.exit_status,
         cpu_s=row.cpu_s,
         array_index=row.array_index,
+        foretold_s=row.foretold_s if is_wait(row.foretold_s) else None,
+        foretold_low_s=row.foretold_low_s if is_wait(row.foretold_low_s) else None,
+        foretold_high_s=row.foretold_high_s if is_wait(row.foretold_high_s) else None,
     )
     if row.array_index is not None:
         reply.array_id = row.first
@@ -279,7 +282,8 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
     reply.id = reply.array_id = row.first
     reply.state, reply.attempt, reply.host, reply.cause = state, 0, "", ""
     reply.signal, reply.is_final, reply.slots = 0, False, tally.slots or row.slots
-    for name in ("array_index", "exit_status", "cpu_s"):
+    foretold = "foretold_s", "foretold_low_s", "foretold_high_s"
+    for name in ("array_index", "exit_status", "cpu_s", *foretold):
         reply.ClearField(name)
     reply.started = tally.started or 0.0
     reply.finished = 0.0 if tally.open else tally.finished or 0.0

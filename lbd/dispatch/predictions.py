@@ -14,10 +14,9 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp
 from statistics import median
 
-from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.discipline import Foretold, QueuedJob
 from lbd.dispatch.core.ledger_rows import (
     JobRow,
     Ledger,
@@ -47,13 +46,13 @@ from lbd.process.boot_clock import clock_s
 from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.theory.calibration import (
     FEWEST,
-    LATELY,
     Bias,
+    CameTrue,
     Correction,
     Judgement,
-    Outcome,
+    Trust,
     judged,
-    off,
+    trust,
 )  # fmt: skip
 
 LEARN_EVERY_S = 30.0
@@ -61,7 +60,7 @@ LEARN_FROM = 1000  # the last jobs that ended
 JUDGED = 10_000
 WAIT_S_MAX = 1e12
 QUANTILES = (0.5, 0.9)
-OFF_BY_MUCH = 3.0
+GUESS = "take it as a rough guess"
 BYTES_MAX = 32 << 20  # of the commands of those that are read
 USER_REST, HOST_REST = 3.0, 1.0  # after a question, as many times as it took
 QUICK_S = 0.1  # what takes no longer is no reason to rest
@@ -111,7 +110,7 @@ class Predictions:
     forecast: Forecast = field(init=False)
     correction: Correction = field(default_factory=Correction)  # of jobs' whole waits
     comparable: int = 0
-    doubt: str = ""  # of predictions that have not come true
+    doubt: str = ""  # of predictions that have not come true; the same wherever it is shown
     errors: list[object] = field(default_factory=list)  # [quantile, seconds], for metrics
     _learnt: int = -1  # jobs that had ended by then
     turns: Turns = field(default_factory=Turns)
@@ -120,7 +119,7 @@ class Predictions:
     def __post_init__(self) -> None:
         self.forecast = Forecast(self.queues)
 
-    def of_submission(self, sent: Submission) -> tuple[float, float] | None:
+    def of_submission(self, sent: Submission) -> Foretold | None:
         """None of what does not begin in its turn: a gang, an array with a target or a limit, what
         waits for other jobs or for a time, and whatever comes while slots are kept for a gang.
         Their waits would be held against the others'."""
@@ -138,7 +137,13 @@ class Predictions:
             priority=sent.priority,
             needs=read_needs_text(sent.needs),
         )
-        return self.forecast.of_arrival(job, clock_s())
+        expected = self.forecast.of_arrival(job, clock_s())
+        if expected is None:
+            return None
+        raw_s, correction = expected.wait_s, self.correction
+        if raw_s > 0 and not job.needs and correction.tells_of(raw_s):
+            return Foretold(raw_s, correction.corrected_s(raw_s), *correction.interval_90_s(raw_s))
+        return Foretold(raw_s, *expected)
 
     # What came true
 
@@ -148,31 +153,33 @@ class Predictions:
             count = self.queues.slot_times.count
             if count != self._learnt:
                 with contextlib.suppress(LedgerTrouble):
-                    self.learn_from(await self._outcomes(LEARN_FROM))
+                    self.learn_from(await self._came_true(LEARN_FROM))
                     self._learnt = count
             await asyncio.sleep(LEARN_EVERY_S)
 
-    def learn_from(self, outcomes: Sequence[Outcome]) -> None:
+    def learn_from(self, forecasts: Sequence[CameTrue]) -> None:
         bias = Bias()
-        for outcome in outcomes:
-            bias.learn(*outcome)
-        found = judged(outcomes)
-        helps = found.helps and not found.is_worthless
-        self.correction = bias.correction() if helps else Correction(jobs=bias.jobs)
+        for one in forecasts:
+            bias.learn(*one.outcome)
+        found = judged([one.outcome for one in forecasts])
+        self.correction = bias.correction() if found.helps else Correction(jobs=bias.jobs)
         # The first outcomes prove no interval; nor do those of predictions unlike all before them.
-        self.comparable = min(bias.jobs, FEWEST + found.intervals) if helps else 0
-        self.doubt = doubt_of(found, outcomes)
-        self.errors = [[str(share), off_s] for share, off_s in errors_of(outcomes)]
+        self.comparable = min(bias.jobs, FEWEST + found.intervals) if found.helps else 0
+        lately = trust(forecasts)
+        self.doubt = doubt_of(lately) if lately.misleads(was_said=bool(self.doubt)) else ""
+        self.errors = [[str(share), off_s] for share, off_s in errors_of(forecasts)]
 
-    async def _outcomes(self, limit: int) -> list[Outcome]:
-        wanted = Wanted(ended_only=True, limit=limit, bytes_max=BYTES_MAX)
-        return outcomes_of(await self.ledger.find(wanted))
+    async def _came_true(self, limit: int) -> list[CameTrue]:
+        wanted = Wanted(ended_only=True, foretold_only=True, limit=limit, bytes_max=BYTES_MAX)
+        return came_true(await self.ledger.find(wanted))
 
     async def calibration(self, host: str = "", user: str = "") -> pb.PredictInfo:
         """Raises LedgerTrouble."""
         async with self.turns.turn(host, user[:TEXT_MAX]):
-            found = await asyncio.to_thread(judged, await self._outcomes(JUDGED))
-        return pb.PredictInfo(calibration=calibration_info(found))
+            forecasts = await self._came_true(JUDGED)
+            found = await asyncio.to_thread(judged, [one.outcome for one in forecasts])
+            self.learn_from(forecasts[-LEARN_FROM:])
+        return pb.PredictInfo(calibration=calibration_info(found, trust(forecasts), self.doubt))
 
     # Questions
 
@@ -202,7 +209,7 @@ class Predictions:
             known = None if runs_s is not None else known
         found = await asyncio.to_thread(answer, now, least, most, known)
         if self.doubt and now.base_s and not job.needs:
-            how += f"; {self.doubt}"
+            how += f"; {GUESS}: {self.doubt}"
         reply = predict_info(found, now.free, how, known)
         is_corrected = all(self.correction.tells_of(one.raw_s or 0.0) for one in found.prospects)
         reply.comparable = self.comparable if is_corrected and not job.needs else 0
@@ -228,33 +235,44 @@ class Predictions:
         return self.queues.heads.known(queued_job(row, by_uid=self.by_uid))
 
 
-def outcomes_of(rows: Sequence[JobRow]) -> list[Outcome]:
-    """Of jobs that began once, in the order in which they did."""
+def came_true(rows: Sequence[JobRow]) -> list[CameTrue]:
+    """Of jobs that began once, in the order in which they did. An array counts once, by its first
+    task: how long the others wait is for the most part the time of those before them."""
     began = sorted(
-        (row.started, row.predicted_s, row.started - row.submitted)
-        for row in rows
-        if row.predicted_s is not None and 0 <= row.predicted_s <= WAIT_S_MAX  # nor NaN
-        and row.started is not None
-        and row.attempt == 1 and row.requeued is None
-        and not row.needs  # its wait is another than that for slots
-    )  # fmt: skip
-    return [(predicted_s, max(0.0, actual_s)) for _, predicted_s, actual_s in began]
+        (row for row in rows if row.attempt == 1 and row.requeued is None and is_predicted(row)),
+        key=lambda row: row.started or 0.0,
+    )
+    return [truth_of(row) for row in began if row.started is not None]
 
 
-def doubt_of(found: Judgement, outcomes: Sequence[Outcome]) -> str:
-    """What to say beside a prediction; "" if those here have come true well enough."""
-    if found.is_worthless:
-        how = f"correlation {found.corrected:.2f}, {found.jobs} jobs"
-        return f"predictions have not been accurate here ({how})"
-    lately = [off(*outcome) for outcome in outcomes[-LATELY:]]
-    if found.jobs >= FEWEST and not found.helps and (factor := exp(median(lately))) >= OFF_BY_MUCH:
-        return f"half of the last {len(lately)} predictions were off by a factor of {factor:.0f}"
-    return ""
+def is_predicted(row: JobRow) -> bool:
+    is_first = row.array_index is None or row.id == row.first
+    # The wait for what a job needs is another than that for slots.
+    return is_first and not row.needs and is_wait(row.predicted_s)
 
 
-def errors_of(outcomes: Sequence[Outcome]) -> list[tuple[float, float]]:
+def truth_of(row: JobRow) -> CameTrue:
+    within_s = None
+    if row.foretold_low_s is not None and row.foretold_high_s is not None:
+        within_s = row.foretold_low_s, row.foretold_high_s
+    actual_s = max(0.0, (row.started or 0.0) - row.submitted)
+    shown_s = row.foretold_s if is_wait(row.foretold_s) else None
+    return CameTrue(row.predicted_s or 0.0, actual_s, shown_s, within_s)
+
+
+def is_wait(wait_s: float | None) -> bool:
+    return wait_s is not None and 0 <= wait_s <= WAIT_S_MAX  # nor NaN
+
+
+def doubt_of(lately: Trust) -> str:
+    """Of forecasts that have misled."""
+    off_by = f"off by a factor of {lately.off_by:.0f} or more"
+    return f"half of the last {lately.count} forecasts here were {off_by}"
+
+
+def errors_of(forecasts: Sequence[CameTrue]) -> list[tuple[float, float]]:
     """By how many seconds half of the predicted waits were off at most, and nine of ten."""
-    off_s = sorted(abs(actual_s - predicted_s) for predicted_s, actual_s in outcomes)
+    off_s = sorted(abs(one.actual_s - one.predicted_s) for one in forecasts)
     return [(share, off_s[int(share * (len(off_s) - 1))]) for share in QUANTILES if off_s]
 
 
@@ -303,14 +321,18 @@ def speedup_info(known: KnownSpeedup) -> pb.SpeedupInfo:
     return reply
 
 
-def calibration_info(found: Judgement) -> pb.CalibrationInfo:
+def calibration_info(found: Judgement, lately: Trust, doubt: str) -> pb.CalibrationInfo:
     return pb.CalibrationInfo(
         jobs=found.jobs,
         slope=found.line.slope,
         intercept=found.line.intercept_log10,
-        cc_raw=found.raw,
-        cc_corrected=found.corrected,
-        covered_90=found.covered_90,
+        cc_raw=found.raw if found.is_spread else None,
+        cc_corrected=found.corrected if found.is_spread else None,
+        covered_90=lately.held / lately.intervals if lately.intervals else None,
+        lately=lately.count,
+        off_by=lately.off_by,
+        intervals=lately.intervals,
+        doubt=doubt,
     )
 
 

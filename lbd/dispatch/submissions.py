@@ -62,8 +62,8 @@ class Submissions:
         submission = sent  # which has many fields, and most submissions are to have none of these
         if target is not None or deadline is not None or after != sent.after:
             submission = replace(submission, target=target, deadline=deadline, after=after)
-        if (predicted_s := self._predictions.of_submission(submission)) is not None:
-            submission = replace(submission, predicted_s=predicted_s)
+        if (foretold := self._predictions.of_submission(submission)) is not None:
+            submission = replace(submission, foretold=foretold)
         known, full = None, self._room.why_not(submission)
         if full:  # but it may be in there already
             known = await self._ledger.accepted(submission)

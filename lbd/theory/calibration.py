@@ -15,6 +15,12 @@ knows none of their kind, and the tasks of an array, whose waits are all alike, 
 
 The coefficient of correlation measures the accuracy that is left. No straight line alters it; it
 changes when each prediction is corrected by what was known when it was made, as `judged` does it.
+Where all waits are nearly alike neither it nor the line says anything: a forecast of 20 s for each
+of twenty waits of 19 to 21 s is a good one, and its correlation is that of noise (`is_spread`).
+
+Whether forecasts are to be relied on is therefore asked of themselves (`trust`): by what factor
+half of the last ones were off, and how many waits fell within the interval that was shown. A wide
+interval that holds misleads nobody.
 """
 
 import math
@@ -22,19 +28,39 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
+from statistics import median
+from typing import NamedTuple
 
 LEAST_WAIT_S = 1.0  # a wait that is shorter counts as this: its logarithm says nothing
 FEWEST = 20  # outcomes, before anything is corrected
 NARROWEST = 1e-9  # variance of ln predicted, below which no slope is seen
-WORTH_JUDGING, WORTH_HAVING = 50, 0.2  # outcomes; coefficient of correlation, when corrected
+LEAST_APART = 0.25  # s.d. of the logarithms, below which waits are alike
 NORMAL_90 = 1.644854
 LEAST_SPREAD = 0.05  # no waits are surer than that, however alike those before were
 LONGEST_LOG = 40.0  # of a corrected prediction
 LATELY = 50  # outcomes, over which it is looked whether corrections help,
 PROVEN = 10  # intervals held against what came true, before one is said to promise nine in ten
 COVERS = 0.8  # and whether so many were inside the interval that promises nine in ten
+SHORT_S = 10.0  # how many times shorter a wait was than this is nobody's trouble
+GRACE_S = 1.0  # from the moment when a slot is free until the job has begun there
+OFF_BY_MUCH = 3.0  # half of them: they mislead,
+OFF_BY_LESS = 2.0  # and no more below this: what is said does not come and go between two looks
+
 
 Outcome = tuple[float, float]  # seconds: predicted, actual
+
+
+class CameTrue(NamedTuple):
+    """A forecast, and how long the wait was: in seconds."""
+
+    predicted_s: float  # before it was corrected
+    actual_s: float
+    shown_s: float | None = None  # None: the same
+    within_s: tuple[float, float] | None = None  # the interval that was shown
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.predicted_s, self.actual_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +144,11 @@ class Bias:
         self._yy += dy * (y - self._actual)
 
     @property
+    def is_spread(self) -> bool:
+        least = self.jobs * LEAST_APART**2
+        return self.jobs > 2 and self._xx >= least and self._yy >= least
+
+    @property
     def correlation(self) -> float | None:
         """Returns CC of the logarithms; None where one of them never changes."""
         spread = self._xx * self._yy
@@ -159,9 +190,7 @@ class Judgement:
     # Whether the corrected ones were nearer to what came true, lately, and inside their intervals
     helps: bool
 
-    @property
-    def is_worthless(self) -> bool:
-        return self.corrected is not None and is_worthless(self.jobs, self.corrected)
+    is_spread: bool  # are both far enough apart for a line to say anything?
 
 
 def judged(outcomes: Sequence[Outcome]) -> Judgement:
@@ -187,6 +216,7 @@ def judged(outcomes: Sequence[Outcome]) -> Judgement:
     return Judgement(
         raw.jobs, raw.line(), raw.correlation, corrected.correlation, corrected.line(), covered,
         judged_by_interval, helps=sum(gains) >= 0 and sum(covers) >= COVERS * len(covers),
+        is_spread=raw.is_spread,
     )  # fmt: skip
 
 
@@ -195,9 +225,38 @@ def off(predicted_s: float, actual_s: float) -> float:
     return abs(log_of(predicted_s) - log_of(actual_s))
 
 
-def is_worthless(jobs: int, corrected: float) -> bool:
-    """Did the predictions of so many jobs say next to nothing? `corrected`: their correlation."""
-    return jobs >= WORTH_JUDGING and corrected < WORTH_HAVING
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How the last forecasts came true."""
+
+    count: int
+    off_by: float = 1.0  # half of them, by this factor or more; short waits count as `SHORT_S`
+    intervals: int = 0  # that were shown,
+    held: int = 0  # and that the wait was in
+
+    def misleads(self, *, was_said: bool = False) -> bool:
+        """`was_said`: the last time that it was asked."""
+        holds = self.intervals >= PROVEN and self.held >= COVERS * self.intervals
+        limit = OFF_BY_LESS if was_said else OFF_BY_MUCH
+        return self.count >= FEWEST and self.off_by >= limit and not holds
+
+
+def trust(forecasts: Sequence[CameTrue]) -> Trust:
+    """In the order in which they came true: the last ones count."""
+    lately = forecasts[-LATELY:]
+    if not lately:
+        return Trust(0)
+    factors = [
+        exp(abs(log(max(one.actual_s, SHORT_S) / max(shown_s, SHORT_S))))
+        for one in lately
+        for shown_s in [one.predicted_s if one.shown_s is None else one.shown_s]
+    ]
+    held = [
+        low_s - GRACE_S <= one.actual_s <= high_s + GRACE_S
+        for one in lately if one.within_s is not None
+        for low_s, high_s in [one.within_s]
+    ]  # fmt: skip
+    return Trust(len(lately), median(factors), len(held), sum(held))
 
 
 def log_of(wait_s: float) -> float:

@@ -180,8 +180,18 @@ def test_what_runs_have_shown_is_shown_and_predicted_with(lab, short_dir, reques
     assert lab.run("h1", "lbctl", "kill", *blocks, last).returncode == 0
     lab.wait_until(lambda: lab.lbctl_json("h1", "predict", "--calibration")["jobs"] >= 4, "judged")
     assert set(lab.lbctl_json("h1", "predict", "--calibration")) == {
-        "schema", "jobs", "slope", "intercept", "cc_raw", "cc_corrected", "covered_90"
+        "schema", "jobs", "slope", "intercept", "cc_raw", "cc_corrected", "covered_90",
+        "lately", "off_by", "intervals", "doubt",
     }  # fmt: skip
+
+
+def test_once_a_job_has_begun_it_says_what_was_predicted_of_it(lab):
+    """Of an array its first task, which alone is compared."""
+    one, array = submit(lab, "true"), submit(lab, "--array", "1-3", "true")
+    assert lab.run("h1", "lbctl", "wait", one, array).returncode == 0
+    for name, count in ((one, 1), (f"{array}_1", 1), (f"{array}_2", 0), (array, 0)):
+        shown = lab.run("h1", "lbctl", "job", name).stdout
+        assert shown.count("predicted at submission: to begin ") == count, shown
 
 
 def test_an_impossible_target_is_taken_with_a_line_and_a_past_one_is_not(lab):

@@ -26,12 +26,12 @@ from lbd.model import Needs
 from lbd.text.needs import read_features, read_needs
 from lbd.text.needs_words import needs_text
 from lbd.text.units import size_bytes
-from lbd.theory.calibration import is_worthless
+from lbd.theory.calibration import COVERS, OFF_BY_MUCH, PROVEN, SHORT_S
 
 SLOTS_MAX = 65536
 SPEEDUP_MAX = 1e6
 UNIT_FROM_BYTES = 1024  # less without a unit is a slip, as for lbrun
-PROVEN, LIKELY = ">90 % WITHIN", ">LIKELY"
+NINE_IN_TEN, LIKELY = ">90 % WITHIN", ">LIKELY"
 
 
 def add_options(parser: Parser) -> None:
@@ -165,7 +165,7 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     else:  # slots are free, maybe not enough for all rows, or there is no estimate
         sentences.append(how or "there is no data to predict from")
         sentences += [trust_of(reply)] * (": from " in how)
-    within = PROVEN if is_proven(reply) else LIKELY
+    within = NINE_IN_TEN if is_proven(reply) else LIKELY
     header = (">SLOTS", ">BEGINS IN", within, ">RUNS", ">ENDS IN", "CHOICE OF")
     shown = [line for said in sentences for line in wrapped(said, page.columns, "  ")]
     lines = page.table(header, [row_of(one, reply) for one in rows], (within, ">RUNS"))
@@ -210,25 +210,47 @@ def calibration(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json(reply)
         return 0
     count = int(number_in(reply, "jobs"))
-    put(f"{ended_jobs(count)} had a prediction when submitted")
+    put(f"{ended_jobs(count)} had a prediction when submitted (an array counts once)")
     if count < COMPARABLE:
         complain("lbctl", f"too few to judge: {COMPARABLE} are needed")
+    if count >= COMPARABLE and (lines := truth_lines(reply)):
+        put(*lines)
     if math.isnan(number_in(reply, "cc_raw")):  # a slope of 1 would look like a finding
         if count >= COMPARABLE:
-            complain("lbctl", "nothing to compare: all waits, or all predictions, are the same "
-                              "(times below 1 s count as 1 s)")  # fmt: skip
+            put("no line is fitted: all waits, or all predictions, are much alike")
         return 0
-    if is_worthless(count, number_in(reply, "cc_corrected")):
-        put("predictions have not been accurate here: do not rely on them")
     put(
         "log10 of the waits on log10 of the predictions: "
         f"slope {decimal(number_in(reply, 'slope'))}, "
         f"intercept {decimal(number_in(reply, 'intercept'))} (1 and 0: no bias)",
         f"correlation {decimal(number_in(reply, 'cc_raw'))}, "
         f"corrected {decimal(number_in(reply, 'cc_corrected'))}",
-        f"waits within their 90 % interval: {share(number_in(reply, 'covered_90'))}",
     )
     return 0
+
+
+def truth_lines(reply: Json) -> list[str]:
+    """How the last forecasts came true, and whether to rely on such."""
+    count, lines = number_in(reply, "lately"), list[str]()
+    if not count > 0:  # nor NaN, of a dispatcher of an earlier release
+        return lines
+    off_by, held = number_in(reply, "off_by"), number_in(reply, "covered_90")
+    short = f"waits below {SHORT_S:.0f} s count as {SHORT_S:.0f} s"
+    lines.append(
+        f"half of the last {count:.0f} were off by a factor of {off_by:.1f} at most ({short})"
+    )
+    if intervals := int(number_in(reply, "intervals")):
+        within = f"{share(held)} of the waits were within it"
+        lines.append(f"of these {intervals} had a 90 % interval: {within}")
+    if doubt := text(reply, "doubt"):
+        lines.append(f"do not rely on them: {doubt}")
+    elif off_by >= OFF_BY_MUCH:
+        lines.append("go by the intervals: these can be relied on, the times in them are rough")
+    elif intervals >= PROVEN and held < COVERS:
+        lines.append("the times can be relied on, but the intervals have been too narrow")
+    else:
+        lines.append("they can be relied on")
+    return lines
 
 
 VERBS = {

@@ -28,6 +28,18 @@ class Target(NamedTuple):
     is_deadline: bool = False
 
 
+class Foretold(NamedTuple):
+    """A wait as it is predicted when a job comes."""
+
+    raw_s: float | None  # as the line is played, from which corrections are learnt
+    wait_s: float | None = None  # as it is shown,
+    low_s: float | None = None  # with the interval within which nine in ten begin
+    high_s: float | None = None
+
+
+NOT_FORETOLD = Foretold(None)
+
+
 class QueuedJob(NamedTuple):
     """What a discipline may know of a job. A tuple, as one is made of every job that comes or is
     found in the ledger: a frozen dataclass of so many fields takes four times as long to make."""

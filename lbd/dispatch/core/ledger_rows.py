@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from lbd.dispatch.core.discipline import QueuedJob, Target
+from lbd.dispatch.core.discipline import NOT_FORETOLD, Foretold, QueuedJob, Target
 from lbd.dispatch.core.ledger_room import Disk, Excess, LedgerRoom, OnRecord, Weight
 from lbd.dispatch.core.records import Record
 from lbd.dispatch.core.run_times import line_of
@@ -60,8 +60,7 @@ class Submission:
     limit_s: float = 0.0  # wall clock; 0: no limit
     speedup: tuple[float, float] | None = None  # A and σ, if its user gave them
     work_s: float | None = None  # on one slot, likewise
-    # When its jobs are expected to begin: the first, and how much later each of the others.
-    predicted_s: tuple[float, float] | None = None
+    foretold: Foretold = NOT_FORETOLD  # of an array its first task: the others take turns
     indexes: Runs = ()  # of an array, where they do not follow each other from `first_index` on
     at_once: int = 0  # how many of an array may run; 0: no limit
     after: str = ""  # how other jobs must end first, as dependencies/conditions.py writes it
@@ -92,10 +91,6 @@ class Submission:
         if self.first_index is None:
             return (None for _ in range(self.count))
         return (index for first, last, step in self.runs for index in range(first, last + 1, step))
-
-    def prediction_s(self, n: int) -> float | None:
-        """Returns the wait predicted for its n-th job, from 0 on."""
-        return self.predicted_s[0] + n * self.predicted_s[1] if self.predicted_s else None
 
     def jobs(
         self, accepted: "Accepted", estimate_s: float | None = None, *, by_uid: bool = False
@@ -221,7 +216,7 @@ class JobRow:
     deadline: float | None = None
     gang: int = 0
     limit_s: float = 0.0
-    predicted_s: float | None = None  # the wait that was expected when it came
+    predicted_s: float | None = None  # its wait: `Foretold.raw_s`
     parallelism: float | None = None  # A, σ and its work on one slot, if its user gave them
     sigma: float | None = None
     work_s: float | None = None
@@ -235,6 +230,9 @@ class JobRow:
     after: str = ""  # of its submission, as there, with the next
     not_before: float = 0.0
     met: bool = False  # what it waited for has happened
+    foretold_s: float | None = None  # the rest of `Foretold`
+    foretold_low_s: float | None = None
+    foretold_high_s: float | None = None
 
     @property
     def run_s(self) -> float | None:
@@ -326,6 +324,7 @@ class Wanted:
     uid: int | None = None  # with `user`: by number, and by name only where no number is known
     ended_too: bool = False
     ended_only: bool = False
+    foretold_only: bool = False  # of which a wait was predicted
     limit: int = 10_000
     bytes_max: int = 0  # of their commands: no more once it is reached; 0 = all of them
     commands: bool = True  # these as well; else empty

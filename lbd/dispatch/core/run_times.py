@@ -66,8 +66,12 @@ class RunTimes:
 
     def of(self, job: QueuedJob, fewest: int = 1) -> Sequence[float]:
         """Of the nearest of its like that have so many; none if there are none."""
-        known = (self._times.of(key) for key in keys_of(job))
-        return next((times_s for times_s in known if len(times_s) >= fewest), ())
+        return self.nearest(job, fewest)[1]
+
+    def nearest(self, job: QueuedJob, fewest: int = 1) -> tuple[Key, Sequence[float]]:
+        """The same, and which these are; of none the key is ()."""
+        known = ((key, self._times.of(key)) for key in keys_of(job))
+        return next((one for one in known if len(one[1]) >= fewest), ((), ()))
 
     def has_line(self, job: QueuedJob) -> bool:
         """Has the very same command line run before?"""

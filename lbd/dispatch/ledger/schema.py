@@ -130,5 +130,12 @@ STEPS: tuple[str, ...] = (
     CREATE INDEX submissions_by_user
         ON submissions ("user", id, first_job, jobs, origin, size_bytes);
     """,
+    # Beside `predicted_s`: the wait as its user was shown it when the job came, and the interval.
+    """
+    ALTER TABLE jobs ADD COLUMN foretold_s REAL;
+    ALTER TABLE jobs ADD COLUMN foretold_low_s REAL;
+    ALTER TABLE jobs ADD COLUMN foretold_high_s REAL;
+    CREATE INDEX jobs_foretold ON jobs (id) WHERE predicted_s IS NOT NULL;
+    """,
 )
 VERSION = len(STEPS)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
 
+from lbd.dispatch.core.discipline import NOT_FORETOLD
 from lbd.dispatch.core.ledger_rows import (
     ATTEMPTS_KEPT,
     UNREADABLE,
@@ -48,7 +49,8 @@ ENDED_FATES = {
 JOB_COLUMNS = """
     j.id, j.submission, j.barred, j.array_index, j.state, j.tier, j.attempt, j.crashes, j.reason,
     j.host, j.submitted, j.started, j.finished, j.cpu_s, j.exit_status, j.signal, j.cause,
-    j.slots_held, j.requeued, j.predicted_s, j.suspended_s, j.suspended, j.met FROM jobs j
+    j.slots_held, j.requeued, j.predicted_s, j.suspended_s, j.suspended, j.met,
+    j.foretold_s, j.foretold_low_s, j.foretold_high_s FROM jobs j
 """
 WITH_USERS = "JOIN submissions s ON s.id = j.submission"
 SUBMISSION_COLUMNS = """
@@ -127,9 +129,11 @@ def insert(sent: Submission, unix_s: float) -> Work[Accepted]:
     submission, barred = whole(rows[0][0]), sent.barred_text
     yield Many(
         "INSERT INTO jobs (id, submission, array_index, state, tier, attempt, crashes, barred,"
-        " reason, host, submitted, signal, cause, predicted_s)"
-        " VALUES (?, ?, ?, 'pending', 1, 0, 0, ?, '', '', ?, 0, '', ?)",
-        ((first + n, submission, index, barred, unix_s, sent.prediction_s(n))
+        " reason, host, submitted, signal, cause, predicted_s, foretold_s, foretold_low_s,"
+        " foretold_high_s)"
+        " VALUES (?, ?, ?, 'pending', 1, 0, 0, ?, '', '', ?, 0, '', ?, ?, ?, ?)",
+        ((first + n, submission, index, barred, unix_s,
+          *(NOT_FORETOLD if n else sent.foretold))
          for n, index in enumerate(sent.array_indexes())),
     )  # fmt: skip
     return Accepted(submission, first, sent.count, is_new=True)
@@ -403,6 +407,8 @@ def find(wanted: Wanted) -> Work[list[JobRow]]:
 def conditions(wanted: Wanted) -> tuple[str, list[str], list[object]]:
     """But for the ids: a table more, clauses and their values."""
     clauses, values = list[str](), list[object]()
+    if wanted.foretold_only:
+        clauses.append("j.predicted_s IS NOT NULL")
     if wanted.ended_only:
         clauses.append("j.finished IS NOT NULL")
     elif not wanted.ended_too:
@@ -613,12 +619,14 @@ def jobs_of(
             continue
         _, user, origin, name, _, slots, may_restart, only, slots_most, priority, *others = shared
         uid, target, deadline, gang, limit_s, *speedup_and_array, after, not_before, needs = others
-        number, submission, barred, *middle, held, requeued, predicted_s, still_s, since, met = row
+        number, submission, barred, *most_of_it, met, wait_s, low_s, high_s = row
+        *middle, held, requeued, predicted_s, still_s, since = most_of_it
         own = bool(may_restart), only, tuple(str(barred).split()), *middle
         values = (
             number, submission, user, origin, name, commands.get(submission, b""), slots, *own,
             slots_most, held, priority, requeued, uid, target, deadline, gang, limit_s,
             predicted_s, *speedup_and_array, needs, still_s, since, after, not_before, bool(met),
+            wait_s, low_s, high_s,
         )  # fmt: skip
         job = JobRow(*values)  # type: ignore[arg-type]  # `fault_of` looks
         if fault := fault_of(job, values):

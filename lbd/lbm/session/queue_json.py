@@ -122,6 +122,10 @@ def calibration_json(found: pb.CalibrationInfo) -> Json:
         "cc_raw": present(found, "cc_raw"),
         "cc_corrected": present(found, "cc_corrected"),
         "covered_90": present(found, "covered_90"),
+        "lately": found.lately,
+        "off_by": found.off_by if found.lately else None,
+        "intervals": found.intervals,
+        "doubt": found.doubt or None,
     }
 
 

@@ -359,6 +359,8 @@ def queued_json(job: pb.JobInfo) -> Json:
         "predicted_by": job.predicted_by or None,
         "predicted_wait_s_90": interval(job, "predicted_low_s", "predicted_high_s"),
         "predicted_from": job.comparable,
+        "foretold_wait_s": job.foretold_s if job.HasField("foretold_s") else None,
+        "foretold_wait_s_90": interval(job, "foretold_low_s", "foretold_high_s"),
     }
     if job.HasField("array"):
         del reply["array_index"]

@@ -33,7 +33,7 @@ class Ledger:
                 "", "", unix_s, None, None, None, None, 0, "", sent.slots_most, None,
                 sent.priority, None, sent.uid, sent.target, sent.deadline,
                 gang=sent.gang, limit_s=sent.limit_s,
-                predicted_s=sent.prediction_s(number - first),
+                predicted_s=sent.foretold.raw_s if number == first else None,
                 parallelism=parallelism, sigma=sigma, work_s=sent.work_s,
                 first=first, count=sent.count, indexes=runs_text(sent.runs), at_once=sent.at_once,
                 after=sent.after, not_before=sent.not_before, needs=sent.needs,

@@ -38,6 +38,25 @@ def test_of_an_array_that_runs_its_end_is_foretold_and_not_when_its_next_task_be
     assert [line for line in detail_lines(waits, Clock(1100.0)) if line.startswith("begins")]
 
 
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ({}, "to begin in 1m06s (likely 39s to 1m48s); it waited 1m12s"),
+        ({"foretold_wait_s_90": None}, "to begin in 1m06s; it waited 1m12s"),
+        ({"foretold_wait_s": 0.0}, "to begin at once; it waited 1m12s"),
+        ({"foretold_wait_s": None}, None),
+        ({"started": None}, None),
+        ({"attempt": 2}, None),
+    ],
+)
+def test_what_was_predicted_at_submission_is_held_against_what_came(known, said):
+    job = {**JOB, "submitted": 1000.0, "started": 1072.0, "attempt": 1, "foretold_wait_s": 66.0,
+           "foretold_wait_s_90": [39.0, 108.0]}  # fmt: skip
+    lines = detail_lines({**job, **known}, Clock(2000.0, utc=True))
+    found = [line for line in lines if line.startswith("predicted")]
+    assert found == [f"predicted at submission: {said}"] * (said is not None)
+
+
 def test_a_reason_that_only_repeats_the_state_is_left_out():
     job = {**JOB, "state": "cancelled", "reason": "cancelled"}
     assert not [line for line in detail_lines(job, Clock(2000.0)) if line.startswith("reason")]

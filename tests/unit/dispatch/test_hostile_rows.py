@@ -115,7 +115,8 @@ async def test_a_ledger_that_has_lost_count_refuses_jobs_and_goes_on(ledger, cha
 def test_every_number_of_a_row_has_bounds():
     for kind, kinds in KINDS.items():
         numbers = {name for name, of in kinds.items() if int in of and bool not in of}
-        assert numbers - RANGES[kind].keys() <= {"predicted_s"}  # of which nothing is decided
+        foretold = {"predicted_s", "foretold_s", "foretold_low_s", "foretold_high_s"}
+        assert numbers - RANGES[kind].keys() <= foretold  # by which nothing is decided
 
 
 async def test_what_comes_after_a_long_array_that_makes_no_sense_is_taken_up(ledger, monkeypatch):

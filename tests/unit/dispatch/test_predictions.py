@@ -2,21 +2,21 @@
 
 import asyncio
 from dataclasses import replace
-from random import Random
 from statistics import fmean
 
 import pytest
 
-from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.discipline import Foretold, QueuedJob
 from lbd.dispatch.core.ledger_rows import Submission, Wanted
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate
 from lbd.dispatch.core.run_times import line_of
 from lbd.dispatch.ledger.sqlite import SqliteLedger
-from lbd.dispatch.predictions import Predictions, Turns, outcomes_of
+from lbd.dispatch.predictions import Predictions, Turns, came_true
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
+from lbd.theory.calibration import CameTrue
 from tests.unit.dispatch.core.malleable.test_heads import SHORT_LIVES_S, Table
 from tests.unit.dispatch.gangs import Table as GangTable
 
@@ -32,8 +32,11 @@ async def ledger(tmp_path):
 
 async def ran(ledger, predicted_s, waited_s):
     """A job that came at 1000 and began later."""
-    sent = Submission("ann", "h1", "", b"true", b"", predicted_s=(predicted_s, 0.0))
-    job = JobId(str((await ledger.submit(sent, 1000.0)).first))
+    sent = Submission("ann", "h1", "", b"true", b"", foretold=Foretold(predicted_s, predicted_s))
+    await runs(ledger, JobId(str((await ledger.submit(sent, 1000.0)).first)), 1000.0 + waited_s)
+
+
+async def runs(ledger, job, began_s):
     values = {
         "tier": 1,
         "attempt": 1,
@@ -46,8 +49,12 @@ async def ran(ledger, predicted_s, waited_s):
     over = Ending(Cause.EXITED, 0)
     ended = Changed(job, JobState.DONE, fate=Fate.DONE, ending=over, **values)
     await ledger.record([Begin(job, 1, H1, 1, None)], 1000.0)
-    await ledger.record([began], 1000.0 + waited_s)
+    await ledger.record([began], began_s)
     await ledger.record([ended], 2000.0)
+
+
+def came_true_as(outcomes):
+    return [CameTrue(*one) for one in outcomes]
 
 
 def table():
@@ -65,7 +72,7 @@ async def test_the_calibration_is_that_of_all_ended_jobs_with_a_prediction(ledge
     assert found.jobs == 30
     assert (found.slope, found.intercept) == pytest.approx((1.0, 0.30103), abs=1e-3)
     assert found.cc_raw == pytest.approx(1.0)
-    predictions.learn_from(await predictions._outcomes(1000))
+    predictions.learn_from(await predictions._came_true(1000))
     assert predictions.comparable == 20  # each was longer than all before, and proved no interval
     assert predictions.correction.corrected_s(50.0) == pytest.approx(100.0, rel=1e-3)
 
@@ -74,45 +81,79 @@ async def test_forecasts_that_never_come_true_say_so(ledger):
     world = table()
     world.arrive("first", slots=4)
     predictions = Predictions(world.queues, ledger, by_uid=False)
-    rng = Random(3)
-    bad = [(rng.uniform(1, 1000), rng.uniform(1, 1000)) for _ in range(60)]
-    predictions.learn_from(bad[:40])
+    bad = came_true_as([(20.0 + n, (20.0 + n) * 7.0 ** (-1) ** n) for n in range(60)])
+    predictions.learn_from(bad[:19])
     assert not predictions.doubt
     predictions.learn_from(bad)
-    assert "have not been accurate" in predictions.doubt
+    assert (
+        predictions.doubt == "half of the last 50 forecasts here were off by a factor of 7 or more"
+    )
     reply = await predictions.answer(pb.PredictAsked(slots=4, user="ann"))
-    assert reply.how.endswith(predictions.doubt)
-    predictions.learn_from([(wait_s, 2 * wait_s) for wait_s, _ in bad])
+    assert reply.how.endswith(f"; take it as a rough guess: {predictions.doubt}")
+    assert (await predictions.calibration()).calibration.doubt == ""  # of what is in the ledger
+    predictions.learn_from(came_true_as([(20.0 + n, 40.0 + n) for n in range(60)]))
     assert not predictions.doubt
+
+
+@pytest.mark.parametrize(
+    ("factor", "before", "is_said"),
+    [(2.9, False, False), (3.1, False, True), (2.1, True, True), (1.9, True, False)],
+)
+def test_what_is_said_of_forecasts_does_not_come_and_go_between_two_looks(factor, before, is_said):
+    predictions = Predictions(table().queues, None, by_uid=False)
+    predictions.doubt = "before" if before else ""
+    predictions.learn_from(came_true_as([(20.0, 20.0 * factor)] * 30))
+    assert bool(predictions.doubt) is is_said
+
+
+async def test_of_an_array_the_first_task_alone_is_compared(ledger):
+    """Sixty tasks of two seconds, one after the other: the array was foretold to begin at once."""
+    sent = Submission("ann", "h1", "", b"true", b"", first_index=1, count=60)
+    first = (await ledger.submit(replace(sent, foretold=Foretold(0.0, 0.0)), 1000.0)).first
+    for n in range(60):
+        await runs(ledger, JobId(str(first + n)), 1000.1 + 2.0 * n)
+    predictions = Predictions(table().queues, ledger, by_uid=False)
+    assert [one.outcome for one in await predictions._came_true(1000)] == [
+        (0.0, pytest.approx(0.1))
+    ]
+    rows = await ledger.find(Wanted(ended_only=True))
+    older = [replace(row, predicted_s=0.0) for row in rows]  # as an earlier release recorded them
+    assert len(came_true(older)) == 1
+    assert (await predictions.calibration()).calibration.jobs == 1
 
 
 async def test_a_correction_is_used_while_it_makes_predictions_better(ledger):
     """Sixty short waits took thirty times as long as predicted; then long ones come true."""
     predictions = Predictions(table().queues, ledger, by_uid=False)
     short = [(1.0 + n % 3, 30.0 * (1 + n % 3) + n % 5) for n in range(60)]
-    predictions.learn_from(short)
+    predictions.learn_from(came_true_as(short))
     assert predictions.correction.is_known
     assert predictions.comparable == 60
-    predictions.learn_from([*short, *[(200.0 + n, 200.0 + n) for n in range(60)]])
+    predictions.learn_from(came_true_as([*short, *[(200.0 + n, 200.0 + n) for n in range(60)]]))
     assert not predictions.correction.is_known
     assert predictions.comparable == 0
     assert not predictions.doubt, "as they were made they come true"
-    predictions.learn_from([*short, *[(200.0 + n, (20.0, 2000.0)[n % 2]) for n in range(60)]])
-    assert predictions.doubt == "half of the last 50 predictions were off by a factor of 10"
+    apart = [(200.0 + n, (20.0, 2000.0)[n % 2]) for n in range(60)]
+    predictions.learn_from(came_true_as([*short, *apart]))
+    said = "half of the last 50 forecasts here were off by a factor of 10 or more"
+    assert predictions.doubt == said
+    held = [CameTrue(*one, within_s=(10.0, 3000.0)) for one in apart]
+    predictions.learn_from(held)
+    assert not predictions.doubt, "an interval so wide misleads nobody"
 
 
 async def test_no_outcome_of_what_began_twice_or_was_not_predicted(ledger):
     await ran(ledger, 5.0, 7.0)
     (row,) = await ledger.find(Wanted(ended_only=True))
     others = replace(row, attempt=2), replace(row, predicted_s=None), replace(row, requeued=1.0)
-    assert outcomes_of([row, *others]) == [(5.0, 7.0)]
+    assert [one.outcome for one in came_true([row, *others])] == [(5.0, 7.0)]
 
 
 def test_of_what_does_not_begin_in_its_turn_nothing_is_predicted():
     gangs = GangTable()
     predictions = Predictions(gangs.life.queues, None, by_uid=False)
     sent = Submission("ann", "h1", "", b"true", b"")
-    assert predictions.of_submission(sent) == (0.0, 0.0)
+    assert predictions.of_submission(sent) == Foretold(0.0, 0.0)
     assert predictions.of_submission(replace(sent, needs="gpu=1")) is None  # no host has one
     array = replace(sent, first_index=1, count=3)
     others = replace(array, gang=3), replace(array, target=1e9), replace(array, deadline=1e9)

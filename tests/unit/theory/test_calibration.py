@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from lbd.theory.calibration import (
     FEWEST,
-    WORTH_HAVING,
-    WORTH_JUDGING,
+    PROVEN,
     Bias,
+    CameTrue,
     Correction,
-    is_worthless,
+    Trust,
     judged,
+    trust,
 )
 
 WAITS_S = st.floats(0.0, 1e6)
@@ -121,14 +122,43 @@ def test_what_is_no_wait_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("jobs", "corrected", "worthless"),
+    ("lately", "misleads"),
     [
-        (WORTH_JUDGING, 0.0, True), (WORTH_JUDGING, -0.5, True), (9_999, 0.0, True),
-        (WORTH_JUDGING - 1, 0.0, False), (WORTH_JUDGING, WORTH_HAVING, False), (1, 0.9, False),
+        (Trust(FEWEST, 3.0), True),
+        (Trust(FEWEST - 1, 3.0), False),
+        (Trust(FEWEST, 2.9), False),
+        (Trust(FEWEST, 9.0, PROVEN, PROVEN), False),  # a wide interval that holds
+        (Trust(FEWEST, 9.0, PROVEN, PROVEN // 2), True),
+        (Trust(FEWEST, 9.0, PROVEN - 1, PROVEN - 1), True),  # so few prove nothing
+        (Trust(FEWEST, 1.1, PROVEN, 0), False),
     ],
-)  # fmt: skip
-def test_predictions_of_many_that_say_next_to_nothing_are_worthless(jobs, corrected, worthless):
-    assert is_worthless(jobs, corrected) is worthless
+)
+def test_forecasts_mislead_that_are_far_off_beyond_their_intervals(lately, misleads):
+    assert lately.misleads() is misleads
+
+
+def test_of_short_waits_nobody_minds_how_many_times_as_long_they_are():
+    assert trust([CameTrue(0.0, 9.0), CameTrue(8.0, 0.1)] * 10).off_by == 1.0
+    assert trust([CameTrue(1.0, 30.0)] * 20).off_by == pytest.approx(3.0)
+    assert trust([CameTrue(600.0, 1.0)] * 20).off_by == pytest.approx(60.0)
+    assert trust([]) == Trust(0)
+
+
+def test_the_last_forecasts_count_as_they_were_shown():
+    old, new = CameTrue(20.0, 200.0), CameTrue(20.0, 80.0, 40.0, (20.0, 79.5))
+    found = trust([old] * 100 + [new] * 50)
+    assert (found.count, found.intervals, found.held) == (50, 50, 50)
+    assert found.off_by == pytest.approx(2.0)
+    assert trust([new._replace(within_s=(20.0, 78.0))] * 9).held == 0
+
+
+def test_waits_that_are_much_alike_have_no_line():
+    """A good forecast of each, and the correlation of noise."""
+    rng = Random(1)
+    alike = [(20.0 + rng.random(), 20.0 + rng.random()) for _ in range(40)]
+    assert not judged(alike).is_spread
+    assert judged(biased(40)).is_spread
+    assert not trust([CameTrue(*one) for one in alike]).misleads()
 
 
 @pytest.mark.parametrize(("end", "inside"), [(0, True), (1, True), (0, False), (1, False)])

@@ -53,7 +53,21 @@ class Arrival:
 
     line: HostConnection
     wait_s: float
+    within_s: tuple[float, float] | None
     slots: int
+
+    def later(self, by_s: float) -> "Foreseen":
+        low_s, high_s = self.within_s or (None, None)
+        later_s = (None if one is None else one + by_s for one in (low_s, high_s))
+        return Foreseen(self.wait_s + by_s, *later_s)
+
+
+class Foreseen(NamedTuple):
+    """When a job that comes begins, from now."""
+
+    wait_s: float
+    low_s: float | None  # nine in ten such jobs begin from then to then; None: nobody knows
+    high_s: float | None
 
 
 @dataclass(slots=True)
@@ -136,11 +150,9 @@ class Forecast:
             return None
         return line
 
-    def of_arrival(self, job: QueuedJob, now_s: float) -> tuple[float, float] | None:
-        """Predicts the wait of a job that comes now, and how much longer each after it waits.
-
-        Cheap, since every submission asks: for a moment the hosts are taken to be as they were.
-        """
+    def of_arrival(self, job: QueuedJob, now_s: float) -> Foreseen | None:
+        """Predicts the wait of a job that comes now. Cheap, since every submission asks: for a
+        moment the hosts are taken to be as they were."""
         if now_s - self._arrivals_s > ARRIVALS_S:
             self._arrivals, self._arrivals_s = {}, now_s
         key = job.slots, job.needs, job.only, job.barred, self.queues.shares.flow(job)
@@ -149,22 +161,24 @@ class Forecast:
         elif (line := self._line_for(job, now_s)) is None:
             return None
         else:
-            wait_s = self._of_new(line, job, now_s).wait_s
-            slots = self.places.end_of(line).slots
-            found = Arrival(line, wait_s, slots) if wait_s is not None else None
-            if wait_s != 0.0 and len(self._arrivals) < ARRIVALS_MAX:  # the next may have to wait
+            found = self._arrives(line, job, now_s)
+            waits = found is None or found.wait_s > 0  # the next may have to wait, too
+            if waits and len(self._arrivals) < ARRIVALS_MAX:
                 self._arrivals[key] = found
         if found is None:
             return None
-        outlook = self._outlook(found.line, now_s)
         more = max(0, self.places.end_of(found.line).slots - found.slots)
-        wait_s = found.wait_s + (outlook.behind_s(more) or 0.0)
-        if not job.needs:
-            return wait_s, outlook.behind_s(job.slots) or 0.0
-        needs = self._needs_outlook(found.line, job, now_s)
-        known = self._known_of(found.line)
-        parts = parts_of(job.needs, job.slots)
-        return wait_s, (needs.behind_s(parts, known) if needs is not None else None) or 0.0
+        return found.later(self._outlook(found.line, now_s).behind_s(more) or 0.0)
+
+    def _arrives(self, line: HostConnection, job: QueuedJob, now_s: float) -> Arrival | None:
+        if (wait_s := self._of_new(line, job, now_s).wait_s) is None:
+            return None
+        within_s = None
+        if wait_s and not job.needs and self._has_intervals(None):
+            outlook, new = self._outlook(line, now_s), job._replace(id=NEW)
+            played = self.plays.of(line, outlook.general, outlook.head_s, now_s, new)
+            within_s = played.interval_of(NEW, now_s) if played is not None else None
+        return Arrival(line, wait_s, within_s, self.places.end_of(line).slots)
 
     def situation(
         self, job: QueuedJob, correction: Correction, now_s: float

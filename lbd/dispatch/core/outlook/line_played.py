@@ -9,8 +9,14 @@ Nobody knows how long one job takes, so the line is played several times, each t
 times: the median of the begins is the forecast, and nine in ten of them are its interval. A run
 time is drawn from what the job's like took, and with the weight of one more such run from what all
 took that have ended (the next of n alike is longer than all of them once in n + 1 times); of one
-that runs, from those longer than its age. Jobs of one command of which nothing is known are likely
-to be alike, so they are drawn as one.
+that runs, from those longer than its age.
+
+What was drawn in this play of others of its like counts as one more run that has ended (Pólya's
+urn: Blackwell and MacQueen 1973). Two things follow. What a handful of runs leave unknown is in the
+interval: in one play they are all short, in another long, however many wait. And those that run
+count with their ages, as observations that are censored: of a new command the short runs end first,
+and those that still run, which are drawn first, are longer than these. Of jobs of one command of
+which no run has ended all take what was drawn for the first.
 """
 
 import math
@@ -19,15 +25,18 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import chain
+from math import exp
 from random import Random
 from typing import NamedTuple
 
 from lbd.model import HostId
+from lbd.theory.calibration import LEAST_SPREAD, NORMAL_90
 from lbd.theory.queue_time import UniformLog
 
 LOOKS = 100  # at hosts in a play take as long as a step
 STRATIFIED = 100  # samples, of which each has its share of short and of long run times
-LOW, HIGH = 0.05, 0.95
+LOW = 0.05
+LEAST_FACTOR = exp(NORMAL_90 * LEAST_SPREAD)
 DRAWS_MIN = 5
 EXACT_DRAWS, EXACT_STEPS = 101, 200_000  # in a thread
 Spread = tuple[float, float, float]  # 5 %, median, 95 %
@@ -40,26 +49,32 @@ class Lives(NamedTuple):
     like_s: tuple[float, ...]  # its like that ended, the shortest first
     general: UniformLog | None  # all that ended; None: too few
     most_s: float = math.inf  # then it is ended
+    alike: Hashable = None  # those of one are of its like; None: it has none
 
     @property
     def is_known(self) -> bool:
         return bool(self.like_s) or self.general is not None
 
-    def left_s(self, share: float, age_s: float = 0.0) -> float:
-        """What one of this age still has to run, for a share between 0 and 1 drawn at random."""
-        longer = self.like_s[bisect_right(self.like_s, age_s) :]
-        general = self.general
-        if general is not None and not self.like_s:
-            left_s = general.left_s(share, age_s)
+    def left_s(self, share: float, age_s: float = 0.0, drawn_s: Sequence[float] = ()) -> float:
+        """What one of this age still has to run, for a share between 0 and 1 drawn at random.
+        `drawn_s`: how long those of its like take in this play of which that was drawn before, all
+        longer than its age."""
+        like_s, general = self.like_s, self.general
+        first = bisect_right(like_s, age_s)
+        longer, drawn = len(like_s) - first, len(drawn_s)
+        if general is None or (drawn and not like_s):
+            other = 0.0
         else:
-            other = general.longer_than(age_s) if general is not None else 0.0
-            at = share * (len(longer) + other)
-            if at < len(longer):
-                left_s = longer[int(at)] - age_s
-            elif general is not None and other > 0:
-                left_s = general.left_s((at - len(longer)) / other, age_s)
-            else:  # longer than all: as long again with an even chance
-                left_s = age_s * share / (1 - share)
+            other = general.longer_than(age_s) if like_s else 1.0
+        at = share * (longer + drawn + other)
+        if at < longer:
+            left_s = like_s[first + int(at)] - age_s
+        elif at < longer + drawn:
+            left_s = drawn_s[int(at) - longer] - age_s
+        elif general is not None and other > 0:
+            left_s = general.left_s((at - longer - drawn) / other, age_s)
+        else:  # longer than all: as long again with an even chance
+            left_s = age_s * share / (1 - share)
         return max(0.0, min(left_s, self.most_s - age_s))
 
 
@@ -96,7 +111,7 @@ class Queued(NamedTuple):
 class Line:
     hosts: tuple[HostId, ...]
     free: tuple[int, ...]  # slots of each; below 0 where it has fewer than run there
-    runs: tuple[Running, ...]
+    runs: tuple[Running, ...]  # of those alike the oldest first
     waits: tuple[Queued, ...]  # in the order in which they begin
     room: Mapping[Cap, int]  # how much of each is left
 
@@ -138,8 +153,33 @@ def draws_for(steps: float, draws: int, steps_max: int) -> int:
 
 
 def spread(rising: Sequence[float]) -> Spread:
+    """One more falls below the k-th of n in k of n + 1 cases. No jobs are so alike, and no slot is
+    taken again so soon, that less than `LEAST_FACTOR` either way could be told."""
     last = len(rising) - 1
-    return rising[round(LOW * last)], rising[last // 2], rising[round(HIGH * last)]
+    at, median_s = max(0, round(LOW * (last + 2)) - 1), rising[last // 2]
+    return (
+        min(rising[at], median_s / LEAST_FACTOR),
+        median_s,
+        max(rising[last - at], median_s * LEAST_FACTOR),
+    )
+
+
+class Drawn:
+    """The run times of one play."""
+
+    def __init__(self, shares: Mapping[Hashable, float]) -> None:
+        self._shares = shares  # of each sample
+        self._lives_s: dict[Hashable, list[float]] = {}  # of those alike, as they were drawn
+
+    def left_s(self, lives: Lives, sample: Hashable, age_s: float = 0.0) -> float:
+        """Of those alike the oldest is asked for first."""
+        share = self._shares[sample]
+        if lives.alike is None:
+            return lives.left_s(share, age_s)
+        drawn_s = self._lives_s.setdefault(lives.alike, [])
+        left_s = lives.left_s(share, age_s, drawn_s)
+        drawn_s.append(age_s + left_s)
+        return left_s
 
 
 class Play:
@@ -147,16 +187,10 @@ class Play:
 
     def __init__(self, line: Line, shares: Mapping[Hashable, Sequence[float]], draw: int) -> None:
         self.line, self.now_s = line, 0.0
-        self.shares = {sample: drawn[draw] for sample, drawn in shares.items()}
+        self.drawn = Drawn({sample: drawn[draw] for sample, drawn in shares.items()})
         self.free, self.room = list(line.free), dict(line.room)
         self.ends = [
-            (
-                one.lives.left_s(self.shares[one.sample], one.age_s),
-                n,
-                one.host,
-                one.slots,
-                one.caps,
-            )
+            (self.drawn.left_s(one.lives, one.sample, one.age_s), n, one.host, one.slots, one.caps)
             for n, one in enumerate(line.runs)
         ]
         heapify(self.ends)
@@ -239,7 +273,7 @@ class Play:
         self._give(host, -job.slots)
         for cap, taken in job.caps:
             self.room[cap] -= taken
-        at_s = self.now_s + job.lives.left_s(self.shares[job.sample])
+        at_s = self.now_s + self.drawn.left_s(job.lives, job.sample)
         heappush(self.ends, (at_s, len(self.line.runs) + n, host, job.slots, job.caps))
 
     def _end(self) -> None:

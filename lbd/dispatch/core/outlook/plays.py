@@ -6,6 +6,7 @@ plays together have a part of the time, since each submission may ask for anothe
 used up, the last play of the line must do, or that rate.
 """
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -39,12 +40,19 @@ class Played:
     stops: bool  # nothing is known of the last, nor of who stands behind it
     at_s: float
     begins_s: tuple[float, ...]  # medians, from then
+    within_s: tuple[tuple[float, float], ...]  # the intervals that hold for nine in ten
     steps: float  # that it took
 
     def begin_s(self, job: JobId, now_s: float) -> float | None:
         """From now; None if it was not played."""
         place = self.places.get(job)
         return self._from_now(self.begins_s[place], now_s) if place is not None else None
+
+    def interval_of(self, job: JobId, now_s: float) -> tuple[float, float] | None:
+        if (place := self.places.get(job)) is None:
+            return None
+        low_s, high_s = self.within_s[place]
+        return self._from_now(low_s, now_s), self._from_now(high_s, now_s)
 
     def ahead_of(self, job: JobId, known: int) -> int:
         """How many begin before it; `known`: if it was not played."""
@@ -134,15 +142,21 @@ class Plays:
         draws = draws_for(steps, DRAWS, STEPS)
         steps *= draws
         self.allowance.took(steps, user, now_s)
-        begins_s = tuple(median for _, median, _ in line.spreads(draws))
+        spreads = line.spreads(draws)
+        begins_s = tuple(median for _, median, _ in spreads)
+        within_s = tuple((low_s, high_s) for low_s, _, high_s in spreads)
         known_of = line.jobs - (NEW in places)
         stops = not made.knows_all()
-        return Played(line, places, slots, known_of, made.alike, stops, now_s, begins_s, steps)
+        return Played(
+            line, places, slots, known_of, made.alike, stops, now_s, begins_s, within_s, steps
+        )
 
 
 def unplayed(head_s: float, now_s: float) -> Played:
     """All of it goes by at the mean rate."""
-    return Played(Line((), (), (), (), {}), {}, 0, 0, 0, False, now_s, (head_s,), 0.0)
+    return Played(
+        Line((), (), (), (), {}), {}, 0, 0, 0, False, now_s, (head_s,), ((head_s, head_s),), 0.0
+    )
 
 
 def is_quick(played: Played | None) -> bool:
@@ -191,7 +205,8 @@ class LineMaker:
     def line(self) -> Line:
         hosts = tuple(one.host.name for one in self.servers if one.host is not None)
         free = tuple(one.free for one in self.servers)
-        return Line(hosts, free, tuple(self.runs), tuple(self.waits), self.room)
+        oldest_first = sorted(self.runs, key=lambda one: -one.age_s)
+        return Line(hosts, free, tuple(oldest_first), tuple(self.waits), self.room)
 
     def _runs(self, host: int, server: Server) -> list[Running]:
         return [
@@ -222,15 +237,14 @@ class LineMaker:
     def _times(self, job: QueuedJob) -> tuple[Lives, Hashable]:
         like = job.user, job.command_line, job.name, job.command, job.slots, job.limit_s
         if like not in self._lives:
-            ends = [one for one in (job.limit_s, self.cutoff_s) if one]
-            self._lives[like] = Lives(
-                tuple(sorted(self.queues.run_times.of(job))), self.general, *map(float, ends[:1])
-            )
-            if len(ends) > 1:
-                self._lives[like] = self._lives[like]._replace(most_s=min(ends))
+            most_s = min(one for one in (job.limit_s, self.cutoff_s, math.inf) if one)
+            key, times_s = self.queues.run_times.nearest(job)
+            has_like = bool(job.command_line or job.command)
+            alike = (key or like) if has_like else None
+            self._lives[like] = Lives(tuple(sorted(times_s)), self.general, most_s, alike)
         lives = self._lives[like]
         self._unknown += not lives.is_known
-        is_one = bool(job.command_line or job.command) and not lives.like_s
+        is_one = lives.alike is not None and not lives.like_s
         return lives, like if is_one else job.id
 
     def _caps(self, job: QueuedJob) -> Caps:

@@ -52,29 +52,53 @@ class Dispatcher:
 
     def lbm(self, _question, _timeout_s):
         line = {"slope": 1.0, "intercept": 0.0, "cc_corrected": None}
-        return {"covered_90": None, **line, **self.known}
+        lately = {"lately": 0, "off_by": None, "intervals": 0, "doubt": None}
+        return {"covered_90": None, **line, **lately, **self.known}
 
 
 def test_no_slope_is_shown_before_anything_was_compared(capsys):
     assert calibration(Dispatcher(10, None), Namespace(json=False)) == 0
     out, err = capsys.readouterr()
-    assert out == "10 ended jobs had a prediction when submitted\n"
+    assert out == "10 ended jobs had a prediction when submitted (an array counts once)\n"
     assert err == "lbctl: too few to judge: 20 are needed\n"
     assert calibration(Dispatcher(42, None), Namespace(json=False)) == 0  # none waited a second
     out, err = capsys.readouterr()
-    assert out == "42 ended jobs had a prediction when submitted\n"
-    assert err.startswith("lbctl: nothing to compare: all waits, or all predictions, are the same")
-    assert err.count("\n") == 1
+    assert out == (
+        "42 ended jobs had a prediction when submitted (an array counts once)\n"
+        "no line is fitted: all waits, or all predictions, are much alike\n"
+    )
+    assert err == ""
     assert calibration(Dispatcher(12, 0.5), Namespace(json=False)) == 0
     assert "slope 1.00" in capsys.readouterr().out
 
 
-def test_forecasts_that_never_come_true_say_so(capsys):
-    for jobs, corrected, is_said in ((60, 0.1, True), (49, 0.1, False), (60, 0.5, False)):
-        judged = Dispatcher(jobs, 0.5)
-        judged.known["cc_corrected"] = corrected
-        assert calibration(judged, Namespace(json=False)) == 0
-        assert ("have not been accurate" in capsys.readouterr().out) == is_said
+@pytest.mark.parametrize(
+    ("off_by", "held", "doubt", "said"),
+    [
+        (1.42, 1.0, None, "they can be relied on"),
+        (1.42, 0.5, None, "the times can be relied on, but the intervals have been too narrow"),
+        (
+            5.0,
+            0.9,
+            None,
+            "go by the intervals: these can be relied on, the times in them are rough",
+        ),
+        (5.0, 0.5, "why", "do not rely on them: why"),
+    ],
+)
+def test_whether_to_rely_on_forecasts_is_said_by_how_the_last_ones_came_true(
+    off_by, held, doubt, said, capsys
+):
+    judged = Dispatcher(60, -0.44)  # which says nothing of that
+    judged.known |= {"lately": 50, "off_by": off_by, "intervals": 12, "covered_90": held}
+    judged.known["doubt"] = doubt
+    assert calibration(judged, Namespace(json=False)) == 0
+    short = "(waits below 10 s count as 10 s)"
+    assert capsys.readouterr().out.splitlines()[1:-2] == [
+        f"half of the last 50 were off by a factor of {off_by:.1f} at most {short}",
+        f"of these 12 had a 90 % interval: {held:.0%} of the waits were within it",
+        said,
+    ]
 
 
 def test_a_forecast_has_two_digits_and_is_a_guess_or_about():

@@ -73,9 +73,3 @@ def test_what_a_submission_takes_on_record():
         assert replace(empty, **more).size_bytes == 4
     assert replace(empty, count=3).size_bytes == 3 * ROW_BYTES
     assert replace(empty, count=3, excluded=("h1", "h2")).size_bytes == 3 * (ROW_BYTES + 5)
-
-
-def test_each_job_of_a_submission_waits_a_step_longer():
-    sent = Submission("ann", "h1", "", b"", b"", count=3, predicted_s=(2.0, 3.0))
-    assert [sent.prediction_s(n) for n in range(3)] == [2.0, 5.0, 8.0]
-    assert replace(sent, predicted_s=None).prediction_s(1) is None

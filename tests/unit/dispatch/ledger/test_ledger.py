@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from lbd.dispatch.core.discipline import Target
+from lbd.dispatch.core.discipline import Foretold, Target
 from lbd.dispatch.core.ledger_room import Excess
 from lbd.dispatch.core.ledger_rows import (
     Accepted,
@@ -97,11 +97,15 @@ async def test_slots_are_kept_for_job_and_attempt(ledger):
 
 
 async def test_what_is_known_of_a_malleable_job_is_kept_with_what_was_predicted(ledger):
-    known = {"slots_most": 8, "speedup": (6.0, 0.5), "work_s": 90.0, "predicted_s": (10.0, 2.5)}
+    known = {"slots_most": 8, "speedup": (6.0, 0.5), "work_s": 90.0}
+    known["foretold"] = Foretold(10.0, 12.0, 5.0, 20.0)
     await ledger.submit(submission(first_index=1, count=2, **known), 1.0)
     await ledger.submit(submission(), 1.0)
     *array, plain = await ledger.live()
-    assert [row.predicted_s for row in array] == [10.0, 12.5]
+    shown = [(row.foretold_s, row.foretold_low_s, row.foretold_high_s) for row in array]
+    assert [row.predicted_s for row in array] == [10.0, None]  # that of its first task
+    assert shown == [(12.0, 5.0, 20.0), (None, None, None)]
+    assert [row.id for row in await ledger.find(Wanted(foretold_only=True))] == [array[0].id]
     assert [(row.speedup, row.work_s, row.is_malleable) for row in array] == [
         ((6.0, 0.5), 90.0, True)
     ] * 2

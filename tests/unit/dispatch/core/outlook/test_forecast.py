@@ -166,22 +166,35 @@ def test_an_arrival_is_expected_as_a_job_that_came():
     table = Table()
     table.host("h1", 4)
     table.arrive("a")
-    assert arrival(Forecast(table.queues), 1, 0.0) == (
-        0.0,
-        0.0,
-    )  # nothing is known yet
+    found = arrival(Forecast(table.queues), 1, 0.0)  # nothing is known yet
+    assert found == (0.0, None, None)
     for name in "bcd":
         table.arrive(name)
     assert arrival(Forecast(table.queues), 1, 0.0) is None
     for slots in (1, 2):
         forecast = known(table)
-        wait_s, more_s = arrival(forecast, slots, 0.0)
-        assert wait_s == pytest.approx(another(forecast, slots, 0.0).wait_s)
-        assert more_s == pytest.approx(slots * 10 / 4)
+        found = arrival(forecast, slots, 0.0)
+        assert found.wait_s == pytest.approx(another(forecast, slots, 0.0).wait_s)
+        assert found[1:] == (None, None)  # of so few nobody knows how long one in twenty takes
     table.arrive("e", slots=3)
     forecast = known(table)
     found_s = arrival(forecast, 1, 1.0)[0]
     assert found_s == pytest.approx(another(forecast, 1, 1.0).wait_s)
+
+
+def test_with_what_is_foretold_of_one_that_comes_goes_its_interval():
+    table = Table()
+    table.host("h1", 2)
+    for name in "abcd":
+        table.arrive(name)
+    forecast = known(table, [10.0 * 1.2**n for n in range(20)])
+    first = arrival(forecast, 1, 0.0)
+    assert 0.0 < first.low_s < 0.7 * first.wait_s < first.wait_s < 1.3 * first.wait_s < first.high_s
+    table.arrive("e")
+    later = arrival(forecast, 1, 0.1)  # by the same look, and who has come since
+    by_s = later.wait_s - first.wait_s
+    assert by_s > 10.0
+    assert later[1:] == pytest.approx((first.low_s + by_s, first.high_s + by_s))
 
 
 def test_what_stands_before_one_that_comes_now():
@@ -343,7 +356,7 @@ def test_all_questions_about_one_that_comes_now_have_one_answer(seed):
         table.arrive(f"{n + 1}", slots=rng.randint(1, 2))
     now_s, slots = table.now_s + 1.0, rng.randint(1, 2)
     asked = another(forecast, slots, now_s).wait_s
-    first_s, step_s = arrival(forecast, slots, now_s)
+    first_s = arrival(forecast, slots, now_s).wait_s
     job = QueuedJob(JobId("new"), slots)
     now, _ = forecast.situation(job, Correction(), now_s)
     assert asked == pytest.approx(first_s)
@@ -351,7 +364,6 @@ def test_all_questions_about_one_that_comes_now_have_one_answer(seed):
     outlook = forecast._outlook(ONLY_LINE, now_s)
     assert outlook.total == sum(server.slots for server in table.queues.hosts.values())
     mean_s = fmean(10.0 * 1.2**n for n in range(20))
-    assert step_s == pytest.approx(slots * mean_s / outlook.total)
     assert now.slot_s == pytest.approx(mean_s / outlook.total)
     table.arrive("new", slots=slots)
     registered = table.queues.registry[job.id]

@@ -119,7 +119,7 @@ def test_where_several_are_alike_and_unknown_they_are_one_sample():
         runs = tuple(Running(0, 1, 2.0, Lives((), LIVES), sample(n)) for n in range(8))
         found.append(Line((HostId("h1"),), (0,), runs, waits, {}).spreads(101)[0])
     assert found[0][1] < 2.0
-    assert found[1] == pytest.approx(tuple(LIVES.left_s((n + 0.5) / 101, 2.0) for n in (5, 50, 95)))
+    assert found[1] == pytest.approx(tuple(LIVES.left_s((n + 0.5) / 101, 2.0) for n in (4, 50, 96)))
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,36 @@ def test_what_a_job_still_has_to_run(lives, share, age_s, left_s):
     assert lives.left_s(share, age_s) == pytest.approx(left_s)
 
 
+@pytest.mark.parametrize(
+    ("lives", "share", "age_s", "drawn_s", "left_s"),
+    [
+        (Lives((5.0, 7.0), None), 0.7, 0.0, (9.0, 9.0), 9.0),  # counts as one more run
+        (Lives((5.0, 7.0), None), 0.49, 0.0, (9.0, 9.0), 7.0),
+        (Lives((5.0, 7.0), None), 0.5, 8.0, (9.0,), 1.0),  # the others are shorter
+        (Lives((5.0,), LIVES), 0.6, 0.0, (9.0,), 9.0),
+        (Lives((5.0,), LIVES), 0.9, 0.0, (9.0,), LIVES.left_s(0.7, 0.0)),
+        (Lives((), LIVES), 0.9, 0.0, (9.0,), 9.0),  # none has ended: all are alike
+        (Lives((), LIVES, 8.0), 0.9, 0.0, (9.0,), 8.0),
+    ],
+)
+def test_what_was_drawn_of_its_like_counts_as_a_run(lives, share, age_s, drawn_s, left_s):
+    assert lives.left_s(share, age_s, drawn_s) == pytest.approx(left_s)
+
+
 @pytest.mark.parametrize(("jobs", "draws"), [(1, 21), (100, 21), (1000, 11), (10_000, 5)])
 def test_a_long_line_is_played_with_fewer_draws(jobs, draws):
     assert draws_for(jobs, 21, 10_000) == draws
 
 
 def test_an_interval_has_nine_in_ten():
-    assert spread(list(range(101))) == (5, 50, 95)
+    assert spread(list(range(101))) == (4, 50, 96)
+    assert spread(list(range(21))) == (0, 10, 20)
+    assert spread(list(range(5))) == (0, 2, 4)
+
+
+def test_no_interval_is_of_no_width():
+    assert spread([10.0] * 21) == pytest.approx((9.21, 10.0, 10.86), abs=0.01)
+    assert spread([0.0] * 21) == (0.0, 0.0, 0.0)
 
 
 def test_of_a_long_line_the_first_are_played_and_the_rest_goes_by_at_the_mean_rate():
@@ -263,8 +286,7 @@ def busy(jobs=908):
 def submit_all_that_differ(forecast, now_s, user, count=200):
     for n in range(count):
         job = QueuedJob(JobId(""), 1 + n % 4, user=user, barred=frozenset({HostId(user + str(n))}))
-        wait_s, _ = forecast.of_arrival(job, now_s)
-        assert wait_s == pytest.approx(900 * 10 / 8, rel=0.1)
+        assert forecast.of_arrival(job, now_s).wait_s == pytest.approx(900 * 10 / 8, rel=0.1)
 
 
 def test_submissions_that_all_differ_have_a_part_of_the_time(monkeypatch):

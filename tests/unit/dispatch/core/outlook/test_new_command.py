@@ -1,0 +1,80 @@
+"""What the first runs of a command say of those that run still, and of those that wait."""
+
+from random import Random
+
+import pytest
+
+from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.line_played import Line, Lives, Queued, Running
+from lbd.model import HostId, JobId
+from lbd.theory.queue_time import UniformLog
+from tests.unit.dispatch.core.test_queues import Table
+
+LIVES = UniformLog(1.0, 100.0)
+
+
+def test_those_that_run_still_are_longer_than_the_first_that_ended():
+    """Three of a new command have ended after some 10 s; five that began with them run on."""
+    lives = Lives((9.0, 10.0, 11.0), LIVES, alike="fit")
+    runs = tuple(Running(0, 1, 40.0, lives, n) for n in range(5))
+    waits = tuple(Queued(1, lives, 10 + n) for n in range(3))
+    plays = Line((HostId("h1"),), (-4,), runs, waits, {}).begins_s(101)
+    # One slot, on which one after the other runs: the second takes until the third begins.
+    took_s = sorted(third_s - second_s for _, second_s, third_s in plays)
+    assert took_s[50] > 40.0
+    alone = Line((HostId("h1"),), (1,), (), waits, {}).begins_s(101)
+    assert sorted(third_s - second_s for _, second_s, third_s in alone)[50] < 12.0
+
+
+def test_what_few_runs_leave_unknown_is_not_averaged_out_by_many_that_wait():
+    """Fifty that wait for each other are as uncertain, together, as one of them."""
+    few, many = ((5.0, 10.0, 20.0) * count for count in (1, 30))
+    widths = []
+    for like_s in (few, many):
+        lives = Lives(tuple(sorted(like_s)), None, alike="fit")
+        waits = tuple(Queued(1, lives, n) for n in range(50))
+        low_s, _, high_s = Line((HostId("h1"),), (1,), (), waits, {}).spreads(101)[-1]
+        widths.append(high_s / low_s)
+    assert widths[0] > 1.6 > 1.5 > widths[1]
+
+
+class NewCommand:
+    """Sixteen jobs of a command that never ran, on four slots of a lab where others did."""
+
+    def __init__(self, rng):
+        self.rng, self.table = rng, Table()
+        for _ in range(30):
+            self.table.queues.resource_times.slots.ended(rng.lognormvariate(3.0, 1.0))
+        mean_s = rng.lognormvariate(3.0, 1.0)
+        self.run_s = {f"{n}": mean_s * rng.lognormvariate(0.0, 0.5) for n in range(1, 17)}
+        self.table.host("h1", 4)
+        self.ends_s, self.began_s = {}, {}
+        for name in self.run_s:
+            self.begin(self.table.arrive(name, user="ann", command="fit", command_line=7))
+
+    def begin(self, starts):
+        for start in starts:
+            name, now_s = start.partition("@")[0], self.table.now_s
+            self.began_s[name], self.ends_s[name] = now_s, now_s + self.run_s[name]
+
+    def one_ends(self):
+        name = min(self.ends_s, key=self.ends_s.get)
+        self.table.now_s = self.ends_s.pop(name)
+        self.begin(self.table.ended(name))
+
+    def is_within(self, ended):
+        """After so many have ended: does the last one begin within its interval?"""
+        for _ in range(ended):
+            self.one_ends()
+        asked_s, last = self.table.now_s, self.table.queues.registry[JobId("16")]
+        low_s, _, high_s = Forecast(self.table.queues).interval_of(last, asked_s)()
+        while "16" not in self.began_s:
+            self.one_ends()
+        return low_s <= self.began_s["16"] - asked_s <= high_s
+
+
+@pytest.mark.parametrize("ended", [1, 2, 4])
+def test_what_the_first_runs_of_a_command_foretell_comes_true_nine_times_in_ten(ended):
+    """The short ones are the first to end."""
+    within = sum(NewCommand(Random(seed)).is_within(ended) for seed in range(40))
+    assert within >= 32
