@@ -42,20 +42,6 @@ def known(made, away, others_free, rng, **more):
         made.cluster_is(away, others_free, rng, **more)
 
 
-def test_a_slot_that_has_just_come_free_is_none_yet():
-    """It goes to a job that waits in the queue."""
-    made, _ = lived([300.0] * 4)
-    away = {HostId("h1"): True, HostId("h3"): False}
-    for look in range(LASTING_LOOKS):
-        known(made, away, True, Random(1), step=False, room={HostId("h1"): 2})
-        assert (made.elsewhere.others_free, made.elsewhere.room) == (True, {"h1": 2})
-        made.cluster_is(away, False, Random(1), step=False)
-        for _ in range(look):
-            made.cluster_is(away, True, Random(1), step=False, room={HostId("h1"): 2})
-        assert not made.elsewhere.others_free
-        assert not any(made.elsewhere.room.values())
-
-
 def standing(cost_s=600.0, *, job="j1", is_movable=True):
     return Standing(JobId(job), cost_s, is_movable)
 

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from lbd.lbm.core.owner_book import Standing
-from lbd.lbm.core.room_elsewhere import RoomElsewhere
+from lbd.lbm.core.room_elsewhere import LASTING_LOOKS, RoomElsewhere
 from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
 from tests.unit.lbm.core.test_owner_book import clock, known, lived, rules
 
@@ -91,3 +91,17 @@ def test_one_that_needs_a_gpu_is_moved_only_where_one_has_been_free_for_a_while(
         assert waits.reason.endswith("no other host would take it: waiting")
     made.cluster_is(away, True, Random(1), step=False, room=room, facts={HostId("h1"): gpus(1)})
     assert not made.fits_beside(one)  # it has just come free
+
+
+def test_a_slot_that_has_just_come_free_is_none_yet():
+    """It goes to a job that waits in the queue."""
+    made, _ = lived([300.0] * 4)
+    away = {HostId("h1"): True, HostId("h3"): False}
+    for look in range(LASTING_LOOKS):
+        known(made, away, True, Random(1), step=False, room={HostId("h1"): 2})
+        assert (made.elsewhere.others_free, made.elsewhere.room) == (True, {"h1": 2})
+        made.cluster_is(away, False, Random(1), step=False)
+        for _ in range(look):
+            made.cluster_is(away, True, Random(1), step=False, room={HostId("h1"): 2})
+        assert not made.elsewhere.others_free
+        assert not any(made.elsewhere.room.values())
