@@ -66,6 +66,7 @@ JOB: dict[str, object] = {
 }  # fmt: skip
 JOB_MORE: dict[str, object] = {
     "priority": "integer", "predicted_wait_s": "number?", "predicted_by": "text?",
+    "foretold_wait_s": "number?",
     "signal": "integer?", "pid": "integer?", "directory": "text?", "array_index": "integer?",
     "array_id": "text?",
     "array": "text?", "tasks": nullable(table("integer")), "output": "text?", "error": "text?",

@@ -104,7 +104,7 @@ def trusted(hosts: Sequence[HostView], view: View) -> list[float]:
 
 def drawn(request: PlacementRequest, view: View, asked: set[HostId], rng: Random) -> list[HostView]:
     """Draws at random from the hosts that might take the command, by the last that was heard. No
-    more are drawn than are looked at, so that a thousand hosts cost no more than a few."""
+    more are drawn than are looked at."""
     most, random = drawn_max(view), rng.random
     passed = {view.me.name} | request.excluded | asked
     hosts = list(view.hosts.values())

@@ -1,6 +1,7 @@
 """The file systems that the daemons write to: each fills by itself."""
 
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from lbd.config.schema import Config
 
 SHARED_WORKDIRS = "/var/tmp/lbd-stage"  # noqa: S108  # `stages` refuses it where it is not ours
 STATE, WORKDIRS, LEDGER = "state", "workdirs", "ledger"
+PATIENCE_S = 0.02
 Disks = dict[str, os.statvfs_result]
 
 
@@ -51,6 +53,27 @@ def disks_of(places: Mapping[str, Path]) -> Disks:
             devices.add(device)
             found[name] = disk
     return found
+
+
+class DiskLooks:
+    """What `disks_of` finds, by a thread of its own, one at a time: a file server that is gone
+    keeps that thread, and nobody who asks."""
+
+    def __init__(self, places: Mapping[str, Path]) -> None:
+        self._places = places
+        self._found: Disks = {}
+        self._thread: threading.Thread | None = None
+
+    def known(self) -> Disks:
+        """Of now; if that takes long, of the last look."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._look, name="disks", daemon=True)
+            self._thread.start()
+            self._thread.join(PATIENCE_S)
+        return self._found
+
+    def _look(self) -> None:
+        self._found = disks_of(self._places)
 
 
 def nearest(path: Path) -> Path:

@@ -55,6 +55,7 @@ from lbd.dispatch.core.records import (
 )
 from lbd.dispatch.core.restore import Leased
 from lbd.dispatch.core.retry import (
+    ASKED_AGAIN_S,
     AWAY,
     BEFORE_READY,
     HELD,
@@ -459,7 +460,7 @@ class Lifecycle:
             if now_s >= live.lease.until_s:
                 what = f"contact with {live.lease.host} was lost"
                 actions += self._over(live, Ending(Cause.LOST, reason=what), now_s, rng)
-        for job, hosts in self.bars.over(self.jobs, now_s):
+        for job, hosts in self.bars.over(self.jobs, now_s, LOOKS_MAX):
             actions += self._unbarred(self._live(job), hosts, now_s, rng)
         for job in self.pauses.over(self.jobs, now_s):
             actions += self._released(self._live(job), now_s, rng)
@@ -656,14 +657,19 @@ class Lifecycle:
     ) -> list[Action]:
         """On that host; till then perhaps on another."""
         job = live.job.id
-        self.bars.add(job, name, now_s + max(ending.wait_s, self.terms.aside_s))
+        wait_s = min(max(ending.wait_s, self.terms.aside_s), ASKED_AGAIN_S)
+        self.bars.add(job, name, now_s + wait_s)
+        live.barred_now |= {name}
         self.queues.bar(job, name)
         return self._again(live, Fate.REFUSED, None, now_s, rng)
 
     def _unbarred(
         self, live: Live, hosts: frozenset[HostId], now_s: float, rng: Random
     ) -> list[Action]:
-        live.job, live.reason = live.job._replace(barred=live.job.barred - hosts), ""
+        live.job = live.job._replace(barred=live.job.barred - hosts)
+        live.barred_now -= hosts
+        if live.reason.partition(": ")[0] in hosts:
+            live.reason = ""
         return self._begin(self.queues.unbar(live.job.id, hosts, now_s, rng), now_s)
 
     def _next_tier(self, live: Live, ending: Ending, now_s: float, rng: Random) -> list[Action]:

@@ -82,6 +82,7 @@ class Live:
     signal_of: str = ""  # who asked for that
     reason: str = ""  # of what happened to it last
     requeued: float | None = None  # UNIX seconds: when it came again after its end
+    barred_now: frozenset[HostId] = frozenset()  # of those from which its job is barred: for a time
     ran_tier: int = 0  # of the attempt made last; its job's is where it would begin
 
     @property
@@ -287,7 +288,7 @@ def changed(
         ending,
         live.crashes,
         live.held or live.reason,
-        live.job.barred,
+        live.job.barred - live.barred_now,
         live.requeued,
         begun_ago_s,
         live.job.shown,

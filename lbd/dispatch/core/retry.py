@@ -3,6 +3,7 @@
 A job that cannot begin just now is held, and tried again later, then later still.
 """
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
 ENOENT = 2
 NOT_YET = "not-yet"  # its host takes commands of its user, but at other times
 AWAY = "files"  # the phase at which a host refuses an attempt whose files cannot be had
+ASKED_AGAIN_S = 3600.0  # the owner may have changed the rule by then
 HELD = "held for a while: "  # begins the reason
 
 
@@ -60,24 +62,35 @@ class Bars:
     """Hosts from which jobs are barred for a time, each until when."""
 
     _until_s: dict[JobId, dict[HostId, float]] = field(default_factory=dict)
+    _next_s: float = math.inf  # when the first may be over
 
     def __contains__(self, job: JobId) -> bool:
         return job in self._until_s
 
     def add(self, job: JobId, host: HostId, until_s: float) -> None:
         self._until_s.setdefault(job, {})[host] = until_s
+        self._next_s = min(self._next_s, until_s)
 
-    def over(self, jobs: Collection[JobId], now_s: float) -> list[tuple[JobId, frozenset[HostId]]]:
-        """Which of `jobs`, which have not ended, may go to which hosts again."""
+    def over(
+        self, jobs: Collection[JobId], now_s: float, most: int
+    ) -> list[tuple[JobId, frozenset[HostId]]]:
+        """Which of `jobs`, which have not ended, may go to which hosts again: the first `most`, as
+        all bars of a host end at one moment."""
+        if now_s < self._next_s:
+            return []
         for job in [job for job in self._until_s if job not in jobs]:
             del self._until_s[job]
-        found = []
+        found: list[tuple[JobId, frozenset[HostId]]] = []
         for job, hosts in list(self._until_s.items()):
+            if len(found) == most:
+                break
             if free := frozenset(host for host, until_s in hosts.items() if now_s >= until_s):
                 found.append((job, free))
                 self._until_s[job] = {one: hosts[one] for one in hosts if one not in free}
                 if not self._until_s[job]:
                     del self._until_s[job]
+        left_s = (until_s for hosts in self._until_s.values() for until_s in hosts.values())
+        self._next_s = min(left_s, default=math.inf)
         return found
 
 

@@ -80,17 +80,15 @@ class Rules:
         return refused or self.closed(conditions)[1]
 
     def until_everybody(self, guest: Guest, conditions: Conditions) -> bool:
-        """Is it forbidden by nothing but `users` or `groups`, which end to hold at a known time?"""
+        """Is it forbidden by nothing but `users` or `groups`, which do not hold at other times?"""
         is_lifted = self._rule_against(guest, conditions.now) in LIFTED
-        return (
-            is_lifted and bool(conditions.everybody) and not origin_fault(self.config, guest.origin)
-        )
+        return is_lifted and bool(self.everybody) and not origin_fault(self.config, guest.origin)
 
     def _refused_guest(self, guest: Guest, conditions: Conditions) -> str:
         rule, what = self._rule_against(guest, conditions.now), f"commands of {guest.user}"
         if self.until_everybody(guest, conditions):
-            from_then = f"everybody may from {conditions.everybody}"
-            return f"{what} are not allowed here (admission.{rule}); {from_then}"
+            then = f"from {conditions.everybody}" if conditions.everybody else "later"
+            return f"{what} are not allowed here (admission.{rule}); everybody may {then}"
         if not rule and (rule := origin_fault(self.config, guest.origin)):
             what = f"commands from {guest.origin}"
         return not_allowed(what, f"admission.{rule}") if rule else ""

@@ -157,7 +157,7 @@ class Denied:
     reason: str
     phase: str
     try_another: bool = True
-    wait_s: float = 0.0  # then they do; 0: not known
+    wait_s: float = 0.0  # until the rules may allow it; 0: not known
 
 
 @quick_value

@@ -30,6 +30,7 @@ from lbd.lbm.core.environment import names_shown
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.keeper_link import KeeperLink, SpawnFailed
 from lbd.lbm.session.request import (
+    EXCLUDED_MAX,
     MEMORY_BYTES_MAX,
     PATH_BYTES_MAX,
     TIMEOUT_S_MAX,
@@ -97,6 +98,7 @@ def fault_of(request: lbm_pb2.RunRequest) -> str:
         "timeout_s": math.isfinite(request.timeout_s) and 0 <= request.timeout_s <= TIMEOUT_S_MAX,
         "memory_bytes": request.memory_bytes <= MEMORY_BYTES_MAX,
         "limits": len(request.limits) <= LIMITS_MAX,
+        "excluded": len(request.excluded) <= EXCLUDED_MAX,
         "nice": -NICE_MAX - 1 <= request.nice <= NICE_MAX,
         "needs": are_needs(request.needs),
         "directory_stamp": bool(WORD.fullmatch(stamp.kernel) and WORD.fullmatch(stamp.file_system)),

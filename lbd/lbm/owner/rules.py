@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("lbd.lbm")
 
 PRESSURE_KNOWN_S = 1.0
+LATER_S = 7 * 86_400.0  # when the rules may allow it, where that is further off than is looked
 BEYOND_MIN = 32  # the commands of a pipeline wait for each other, also on a host of one slot
 
 
@@ -82,9 +83,10 @@ class InForce:
         reason = self.rules.refusal(guest, conditions)
         if not reason:
             return None
-        passes = self.rules.until_everybody(guest, conditions)
-        opens_s = opens(self.rules.everybody) if passes else 0.0
-        return Refuse(reason, wait_s=max(0.0, opens_s - time.time()))
+        if not self.rules.until_everybody(guest, conditions):
+            return Refuse(reason)
+        opens_s = opens(self.rules.everybody)
+        return Refuse(reason, wait_s=max(1.0, opens_s - time.time()) if opens_s else LATER_S)
 
     def closed(self) -> "tuple[Closed | None, str]":
         """Why nobody's commands are taken now; (None, "") if some are."""

@@ -1,9 +1,9 @@
 """What the host that `lbrun -q -H` names refuses for good, asked before the job is queued: it would
 wait there for a slot, to be refused once it has one.
 
-Only the owner's word counts, as what is missing there (a program, a directory) may come by then. A
-host that does not answer soon is asked by the dispatcher in its time. With `-d` nobody waits, and
-what a job waits for may also change the rules, so those are not asked about.
+Only the owner's rules and the account count, as a program or directory that is missing may come by
+then. A host that does not answer soon is asked by the dispatcher in its time. With `-d` nobody
+waits, and what a job waits for may also change the rules, so those are not asked about.
 """
 
 from lbd.errors import LbdError
@@ -15,7 +15,6 @@ from lbd.text.one_line import one_line
 
 ANSWER_S = 2.0
 PATH = b"PATH="
-FOR_GOOD = "admission"
 
 
 async def why_refused(home: OutboundContext, asked: pb.SubmitRequest) -> str:
@@ -40,4 +39,4 @@ async def why_refused(home: OutboundContext, asked: pb.SubmitRequest) -> str:
         found = await home.cluster.ask(host, "Check", question, lbm_pb2.CheckReply, ANSWER_S)
     except LbdError:
         return ""
-    return one_line(found.reason) if found.phase == FOR_GOOD else ""
+    return one_line(found.reason) if found.for_good else ""

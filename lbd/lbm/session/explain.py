@@ -29,10 +29,15 @@ from lbd.policy.needs import counted_peak
 from lbd.text.one_line import one_line
 
 ANSWER_S = 2.0
+FOR_GOOD = "admission"  # the phase of rules that do not pass
 # At once; who looks into a directory that hangs has turns for as long as that takes, so each user
 # has one of their own besides.
 CHECKS = 4  # for other hosts
 ASKED = 16  # hosts
+
+
+def refused_reply(reason: str, phase: str) -> lbm_pb2.CheckReply:
+    return lbm_pb2.CheckReply(reason=reason, phase=phase, for_good=phase == FOR_GOOD)
 
 
 def argv_of(question: Json) -> list[bytes]:
@@ -67,14 +72,13 @@ class Checks:
     async def _check(self, request: lbm_pb2.RunRequest) -> lbm_pb2.CheckReply:
         admitted = await self._host.admit(request.user, request.uid, request.origin)
         if isinstance(admitted, Refuse):
-            phase = self._host.phase_of(admitted)
-            return lbm_pb2.CheckReply(reason=admitted.reason, phase=phase)
+            return refused_reply(admitted.reason, self._host.phase_of(admitted))
         request.job_id = str(next(self._numbers))
         order = make_order(request, admitted.run_as, self._host.rules.config)
         async with self._turns.turn(order.user):
             found = await dry_start(self._host.link, request, order, ANSWER_S)
         if found is not None:
-            return lbm_pb2.CheckReply(reason=found.reason, phase=phase_of(found.phase))
+            return refused_reply(found.reason, phase_of(found.phase))
         return lbm_pb2.CheckReply(able=True)
 
     async def explain(self, question: Json, caller: Caller) -> Json:

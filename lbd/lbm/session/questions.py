@@ -33,7 +33,7 @@ from lbd.model import JobId, JobState
 from lbd.net.gen import lbm_pb2
 from lbd.process.boot_clock import clock_s
 from lbd.process.own_figures import OwnFigures
-from lbd.process.written_disks import disk_metrics, disks_of, written
+from lbd.process.written_disks import DiskLooks, disk_metrics, written
 from lbd.text.one_line import one_line
 
 PEER_JOBS_TIMEOUT_S = 2.0
@@ -63,6 +63,7 @@ class Questions:
         used = CpuUsed(host.executions, home.staying)
         self._cpu = CpuOfJobs(home.config.host.name, used, lambda: home.cluster)
         self._figures = OwnFigures()
+        self._disks = DiskLooks(written(home.config))
         self.owners = OwnerAnswers(host.rules, home, owner)
 
     async def answer(self, question: Json, caller: Caller) -> Json:
@@ -109,7 +110,8 @@ class Questions:
                 "permission denied: only root and the daemon's own user can do that", "denied"
             )
         if operation == "metrics":
-            return {**self._figures.answer(), **lbm_metrics(self._host, self._home)}
+            disks = disk_metrics(self._disks.known())
+            return {**self._figures.answer(), **lbm_metrics(self._host, self._home), **disks}
         if operation == "cut":
             if self._home.peers is not None:
                 await self._home.peers.cut({str(name) for name in as_list(question["hosts"])})
@@ -259,7 +261,6 @@ def lbm_metrics(host: InboundContext, home: OutboundContext) -> Json:
         "keeper_up": bool(host.link.pid),
         **home.usage.ended_jobs.answer(),
         **lease_metrics(home),
-        **disk_metrics(disks_of(written(host.config))),
     }
 
 

@@ -21,8 +21,8 @@ MADE = """
 
 
 def begin(database: sqlite3.Connection) -> None:
-    """Of a file that has been made just now; or by a release that did not note it, which is known
-    to have begun with its oldest job."""
+    """Of a file that has been made just now; or by a release that did not note it: from its oldest
+    job on, though of who had the most jobs some later ones may have been dropped."""
     (known,) = database.execute(
         "SELECT count(*) FROM sqlite_master WHERE name = 'kept_less'"
     ).fetchone()

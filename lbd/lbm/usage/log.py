@@ -143,8 +143,9 @@ class UsageLog:
                 self._store.let_go(problem)
                 self._algorithm = ""  # when the LIM says it again
 
-        if self._do(write):
-            self._algorithm = name
+        self._algorithm = name
+        if not self._do(write):
+            self._algorithm = ""
 
     def note(self, job: Job) -> None:
         """It has ended. Those of other hosts' users are on record there."""

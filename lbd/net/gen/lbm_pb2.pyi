@@ -151,14 +151,16 @@ class Refused(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., try_another: _Optional[bool] = ..., errno: _Optional[int] = ..., phase: _Optional[str] = ..., full: _Optional[bool] = ...) -> None: ...
 
 class CheckReply(_message.Message):
-    __slots__ = ("able", "reason", "phase")
+    __slots__ = ("able", "reason", "phase", "for_good")
     ABLE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
+    FOR_GOOD_FIELD_NUMBER: _ClassVar[int]
     able: bool
     reason: str
     phase: str
-    def __init__(self, able: _Optional[bool] = ..., reason: _Optional[str] = ..., phase: _Optional[str] = ...) -> None: ...
+    for_good: bool
+    def __init__(self, able: _Optional[bool] = ..., reason: _Optional[str] = ..., phase: _Optional[str] = ..., for_good: _Optional[bool] = ...) -> None: ...
 
 class Started(_message.Message):
     __slots__ = ("host", "pid", "note", "index", "slots")

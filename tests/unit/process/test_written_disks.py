@@ -1,10 +1,19 @@
 """Which file systems the daemons write to."""
 
+import threading
 from pathlib import Path
 
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config, HostConfig, StageConfig
-from lbd.process.written_disks import besides_state, disk_metrics, disks_of, of_ledger, written
+from lbd.process import written_disks
+from lbd.process.written_disks import (
+    DiskLooks,
+    besides_state,
+    disk_metrics,
+    disks_of,
+    of_ledger,
+    written,
+)
 
 SHM = "/dev/shm"
 
@@ -17,6 +26,23 @@ def test_each_is_named_once_by_what_comes_first(tmp_path):
     shown = disk_metrics(found)
     assert [name for name, _ in shown["disk_free_bytes"]] == ["state", "ledger"]
     assert all(count >= 0 for rows in shown.values() for _, count in rows)
+
+
+def test_a_file_server_that_is_gone_keeps_nobody(tmp_path, monkeypatch):
+    looks = DiskLooks({"state": tmp_path})
+    known = looks.known()
+    assert list(known) == ["state"]
+    back, asked = threading.Event(), []
+
+    def gone(places):
+        asked.append(places)
+        back.wait()
+        return {}
+
+    monkeypatch.setattr(written_disks, "disks_of", gone)
+    assert [looks.known() for _ in range(3)] == [known] * 3
+    assert len(asked) == 1
+    back.set()
 
 
 def test_of_a_host(tmp_path):

@@ -1,6 +1,9 @@
 """A job whose user a host takes at other times only, as `admission.everybody_when` has it."""
 
-from lbd.dispatch.core.records import Begin, Cause, Ending
+from dataclasses import replace
+
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending
+from lbd.dispatch.core.retry import ASKED_AGAIN_S, Bars
 from lbd.model import JobId
 from tests.unit.dispatch.core.test_lifecycle import H1, H2, OK, Table
 
@@ -54,3 +57,32 @@ def test_what_runs_elsewhere_may_go_back_to_a_host_whose_time_has_come():
     table.life.tick(*table.when)
     assert not table.life.jobs[JobId("1")].job.barred
     assert begin.host not in table.life.queues.registry[JobId("1")].job.barred
+
+
+def test_it_is_not_on_record_as_barred_for_good():
+    """A dispatcher that is started again asks the host once more."""
+    table = Table()
+    (begin,) = table.submit("1")
+    recorded = [one for one in not_yet(table, begin) if isinstance(one, Changed)]
+    assert [one.barred for one in recorded] == [frozenset()]
+    assert table.life.jobs[JobId("1")].job.barred == {begin.host}
+
+
+def test_it_is_asked_again_within_the_hour_as_its_owner_may_change_the_rule():
+    table = Table()
+    (begin,) = table.submit("1")
+    far_off = replace(LATER, wait_s=7 * 86_400.0)
+    refused = ("not-yet", far_off, *table.when)
+    (again,) = begins(table.life.refused(begin.host, begin.job, begin.attempt, *refused))
+    table.life.refused(again.host, again.job, again.attempt, *refused)
+    table.now_s = ASKED_AGAIN_S
+    assert len(begins(table.life.tick(*table.when))) == 1
+
+
+def test_bars_that_end_together_are_lifted_by_portions():
+    bars, jobs = Bars(), [JobId(str(number)) for number in range(7)]
+    for job in jobs:
+        bars.add(job, H1, 600.0)
+    assert bars.over(jobs, 599.0, 3) == []
+    counts = [len(bars.over(jobs, 600.0, 3)) for _ in range(4)]
+    assert counts == [3, 3, 1, 0]
