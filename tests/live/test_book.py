@@ -128,6 +128,7 @@ ASKED = {  # a field is in one of the answers
     ],
     "lbctl job": ["lbctl job --json 1", "lbrun --status-file f -H h2 true; lbctl job --json h1-1"],
     "lbctl kill": ["lbctl kill --json $(lbrun -d sleep 60)"],
+    "lbctl status": ["lbctl status --json", "lbctl status h1 --json"],
     "lbctl param": ["lbctl param --json", "lbctl param min_gain 0.2 --json"],
     "lbctl explain": ["lbctl explain --json true"],
     "lbrun --status-file": ["lbrun --status-file f -H h2 true && cat f"],
