@@ -187,7 +187,11 @@ def test_the_option_goes_before_the_variable(lab):
 PROGRAMS = [("lbd",), ("lbd", "lim"), ("lbd", "lbm"), ("lbd", "up"), ("lbd", "lab"), ("lbctl",),
             ("lbrun",)]  # fmt: skip
 LAB_VERBS = ("up", "env", "exec", "kill", "start", "cut", "heal", "status", "down")
-HELPED = [*PROGRAMS, *(("lbctl", name) for name in LBCTL), *(("lbd", "lab", name) for name in LAB_VERBS)]
+HELPED = [
+    *PROGRAMS,
+    *(("lbctl", name) for name in LBCTL),
+    *(("lbd", "lab", name) for name in LAB_VERBS),
+]
 
 
 def run(*words):
