@@ -42,7 +42,10 @@ STATES = (JobState.PENDING.value, JobState.RUNNING.value, JobState.SUSPENDED.val
 
 
 class Questions:
-    """Answers from the state of one LBM."""
+    """Answers from the state of one LBM.
+
+    One class because it only hands each operation on to the part that answers it.
+    """
 
     def __init__(
         self,
