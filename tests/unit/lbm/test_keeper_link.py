@@ -24,6 +24,23 @@ def hello(pid, *more):
     return frame_of(keeper.HELLO, (keeper.PID, pid), *kind, *more)
 
 
+@contextlib.asynccontextmanager
+async def connected(tmp_path, jobs=b""):
+    """A link, and the keeper's end of its connection, on which `jobs` are told first."""
+    path, link = tmp_path / "keeper.sock", KeeperLink(lambda: None)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.setblocking(False)
+        connecting = asyncio.create_task(link.connect(path, Config()))
+        connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+        connection.send(jobs + hello(7))
+        with connection, contextlib.closing(link):
+            await asyncio.wait_for(connecting, 5)
+            connection.setblocking(False)
+            yield link, connection
+
+
 async def test_half_a_frame_of_one_keeper_is_nothing_of_the_next(tmp_path):
     path, lost = tmp_path / "keeper.sock", asyncio.Event()
     link = KeeperLink(lost.set)
@@ -50,77 +67,47 @@ async def test_half_a_frame_of_one_keeper_is_nothing_of_the_next(tmp_path):
 
 
 async def test_it_knows_what_the_keeper_has_of_an_lbm_before(tmp_path):
-    path, link = tmp_path / "keeper.sock", KeeperLink(lambda: None)
     jobs = Beginnings.jobs_there(
         SimpleNamespace(
             _keeper=SimpleNamespace(jobs={"h1-1": SimpleNamespace(belongings=b"[2]")}),
             looks=SimpleNamespace(waiting={"7.1": Waiting(Order(belongings=b"x"), [])}),
         )
     )
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen()
-        listener.setblocking(False)
-        connecting = asyncio.create_task(link.connect(path, Config()))
-        connection, _ = await asyncio.get_running_loop().sock_accept(listener)
-        connection.send(jobs + hello(7))
-        with connection, contextlib.closing(link):
-            await asyncio.wait_for(connecting, 5)
-            assert link.has == {"h1-1": b"[2]", "7.1": b"x"}
-            link.adopted()
-            assert link.has == {}
+    async with connected(tmp_path, jobs) as (link, _connection):
+        assert link.has == {"h1-1": b"[2]", "7.1": b"x"}
+        link.adopted()
+        assert link.has == {}
 
 
 async def test_an_order_that_the_keeper_cannot_read_is_not_sent(tmp_path):
     """The keeper hung up at it, and everybody's commands ended: for the asking of any host, by a
     queued job with an environment of as many bytes as a message holds."""
-    path = tmp_path / "keeper.sock"
-    link = KeeperLink(lambda: None)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen()
-        listener.setblocking(False)
-        loop = asyncio.get_running_loop()
-        connecting = asyncio.create_task(link.connect(path, Config()))
-        connection, _ = await loop.sock_accept(listener)
-        connection.send(hello(7))
-        with connection, contextlib.closing(link):
-            await asyncio.wait_for(connecting, 5)
-            long = Order(job="1.1", argv=[b"true", b"x" * keeper.ORDER_LIMIT_BYTES])
-            with pytest.raises(SpawnFailed, match="Argument list too long"):
-                await link.spawn(long, [], lambda _: None)
-            await link.spawn(Order(job="2.1", argv=[b"true"]), [], lambda _: None)
-            connection.setblocking(False)
-            assert len(await loop.sock_recv(connection, 1 << 20)) < 1000
+    async with connected(tmp_path) as (link, connection):
+        long = Order(job="1.1", argv=[b"true", b"x" * keeper.ORDER_LIMIT_BYTES])
+        with pytest.raises(SpawnFailed, match="Argument list too long"):
+            await link.spawn(long, [], lambda _: None)
+        await link.spawn(Order(job="2.1", argv=[b"true"]), [], lambda _: None)
+        assert len(await asyncio.get_running_loop().sock_recv(connection, 1 << 20)) < 1000
 
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_who_asks_and_goes_leaves_no_child_behind(tmp_path, late):
     """One that looks into a directory that hangs stayed for ever, for each lbrun that was killed
     in there, and each host that dropped its question."""
-    path, link = tmp_path / "keeper.sock", KeeperLink(lambda: None)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen()
-        listener.setblocking(False)
-        loop = asyncio.get_running_loop()
-        connecting = asyncio.create_task(link.connect(path, Config()))
-        connection, _ = await loop.sock_accept(listener)
-        connection.send(hello(7))
-        with connection, contextlib.closing(link):
-            await asyncio.wait_for(connecting, 5)
-            connection.setblocking(False)
-            order = Order(job="as-user.1", argv=[b"/hangs"], look=True)
-            asking = asyncio.create_task(link.ask(order, 0.01 if late else 60.0))
-            split, heard = frames.Splitter(1 << 20), []
-            heard += split.feed(await loop.sock_recv(connection, 1 << 16))
-            if not late:
-                asking.cancel()
-            with pytest.raises(TimeoutError if late else asyncio.CancelledError):
-                await asking
-            while len(heard) < 2:
-                data = await asyncio.wait_for(loop.sock_recv(connection, 1 << 16), 5)
-                heard += split.feed(data)
+    async with connected(tmp_path) as (link, connection):
+        order = Order(job="as-user.1", argv=[b"/hangs"], look=True)
+        asking = asyncio.create_task(link.ask(order, 0.01 if late else 60.0))
+        split, heard = frames.Splitter(1 << 20), []
+        heard += split.feed(await asyncio.get_running_loop().sock_recv(connection, 1 << 16))
+        if not late:
+            asking.cancel()
+        with pytest.raises(TimeoutError if late else asyncio.CancelledError):
+            await asking
+        while len(heard) < 2:
+            data = await asyncio.wait_for(
+                asyncio.get_running_loop().sock_recv(connection, 1 << 16), 5
+            )
+            heard += split.feed(data)
     assert [tag for tag, _ in heard] == [keeper.SPAWN, keeper.END_TREE]
     assert dict(frames.fields(heard[1][1]))[JOB] == b"as-user.1"
 
@@ -128,41 +115,30 @@ async def test_who_asks_and_goes_leaves_no_child_behind(tmp_path, late):
 async def test_whose_children_do_not_end_has_a_few_of_them(tmp_path):
     """The kernel ends none whose request a FUSE has read and not answered. Each look into such a
     directory left one with the keeper, which had ever more of them to kill again and again."""
-    path, link = tmp_path / "keeper.sock", KeeperLink(lambda: None)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen()
-        listener.setblocking(False)
-        loop = asyncio.get_running_loop()
-        connecting = asyncio.create_task(link.connect(path, Config()))
-        connection, _ = await loop.sock_accept(listener)
-        connection.send(hello(7))
-        with connection, contextlib.closing(link):
-            await asyncio.wait_for(connecting, 5)
-            link.adopted()
-            connection.setblocking(False)
-            numbers, split, names = itertools.count(1), frames.Splitter(1 << 20), []
+    async with connected(tmp_path) as (link, connection):
+        link.adopted()
+        numbers, split, names = itertools.count(1), frames.Splitter(1 << 20), []
 
-            async def look(uid):
-                order = Order(job=f"{uid}.{next(numbers)}", user=(uid, uid), look=True)
-                with pytest.raises(TimeoutError):
-                    await link.ask(order, 0.01)
+        async def look(uid):
+            order = Order(job=f"{uid}.{next(numbers)}", user=(uid, uid), look=True)
+            with pytest.raises(TimeoutError):
+                await link.ask(order, 0.01)
 
-            def begun():
-                with contextlib.suppress(BlockingIOError):
-                    for tag, body in split.feed(connection.recv(1 << 16)):
-                        if tag == keeper.SPAWN:
-                            names.append(dict(frames.fields(body))[JOB].decode())
-                return names
+        def begun():
+            with contextlib.suppress(BlockingIOError):
+                for tag, body in split.feed(connection.recv(1 << 16)):
+                    if tag == keeper.SPAWN:
+                        names.append(dict(frames.fields(body))[JOB].decode())
+            return names
 
-            for _ in range(2 * ASKED_AT_ONCE):
-                await look(7)
-            assert len(begun()) == ASKED_AT_ONCE
-            await look(8)
-            assert begun()[-1].startswith("8.")
-            usage = (keeper.USER_US, 0), (keeper.SYSTEM_US, 0), (keeper.RSS_KIB, 0)
-            how = (keeper.NUMBER, 9), (keeper.OUT_OF_MEMORY, 0), (time_limits.OVER, "")
-            connection.send(frame_of(keeper.EXITED, (JOB, names[0]), *usage, *how))
-            for _ in range(3):
-                await look(7)
-            assert len(begun()) == ASKED_AT_ONCE + 2
+        for _ in range(2 * ASKED_AT_ONCE):
+            await look(7)
+        assert len(begun()) == ASKED_AT_ONCE
+        await look(8)
+        assert begun()[-1].startswith("8.")
+        usage = (keeper.USER_US, 0), (keeper.SYSTEM_US, 0), (keeper.RSS_KIB, 0)
+        how = (keeper.NUMBER, 9), (keeper.OUT_OF_MEMORY, 0), (time_limits.OVER, "")
+        connection.send(frame_of(keeper.EXITED, (JOB, names[0]), *usage, *how))
+        for _ in range(3):
+            await look(7)
+        assert len(begun()) == ASKED_AT_ONCE + 2
