@@ -4,6 +4,7 @@ import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 import posix
 
 INT, QUIT, STOP = 2, 3, 19
+NOT_DEADLY = (17, 18, STOP, 20, 21, 22, 23, 28)  # they stop, or do nothing
 DUMPING = (QUIT, 4, 5, 6, 7, 8, 11, 24, 25, 31)  # signals that leave a core
 PR_SET_DUMPABLE = 4
 
@@ -17,10 +18,13 @@ def stop_by(number: int, with_group: bool) -> None:
 
 
 def die_of(number: int, with_group: bool = False) -> None:
-    """Returns if that is impossible (process 1 of a container cannot).
+    """Returns if that is impossible: process 1 of a container cannot, and of some signals nobody
+    dies, whatever another host says.
 
     `with_group`: it was typed, so our terminal would have sent it to all of them.
     """
+    if number in NOT_DEADLY:
+        return
     if number in DUMPING:
         leave_no_core()
     try:

@@ -233,7 +233,7 @@ class Adoption:
         if link is None:
             return self._see_out(left)
         talk = link.stream.converse(left.number)
-        job = AttachedJob(self._host, talk, link.key[0], link.claims)
+        job = AttachedJob(self._host, talk, link.claims)
         try:
             job.adopt(left)
             link.serve(job.go_on(), talk, left.request, job)
@@ -245,7 +245,7 @@ class Adoption:
     def _see_out(self, left: Attached) -> None:
         """Nobody waits for it: only its end is awaited, and its slot kept until then."""
         talk = Stream.restored(StreamState("")).converse(0)
-        job = AttachedJob(self._host, talk, "", Claims(self._host.jobs))
+        job = AttachedJob(self._host, talk, Claims(self._host.jobs))
         try:
             job.adopt(left)
             job.feed(e.Resumed())

@@ -29,7 +29,6 @@ from lbd.lbm.inbound.request import (
     job_of,
     make_order,
     over_memory,
-    read_run_request,
     spec_of,
     withheld_here,
 )
@@ -122,14 +121,10 @@ class Origin:
 
 
 class AttachedJob(Performer):
-    def __init__(
-        self, host: InboundContext, talk: Conversation, caller: str, claims: Claims
-    ) -> None:
-        """`caller`: the host at the other end, "" = it may be any."""
+    def __init__(self, host: InboundContext, talk: Conversation, claims: Claims) -> None:
         super().__init__(host, time.monotonic)
         self.id = JobId("")
         self.talk = talk
-        self._caller = caller
         self._claims = claims
         self.note = ""
         self.ends: JobStdio | None = None
@@ -151,18 +146,16 @@ class AttachedJob(Performer):
         """Is there nothing more to say to its origin?"""
         return self.is_alone or self._steps.are_over
 
-    async def serve(self, message: memoryview) -> None:
-        """`message`: the RunRequest as it came. Until it is reported, or `give_up`."""
+    async def serve(self, request: lbm_pb2.RunRequest) -> None:
+        """Until it is reported, or `give_up`."""
         if self.is_alone:
             return
         try:
-            limit_bytes = self.host.config.lbm.max_request_bytes
-            self.request = read_run_request(message, limit_bytes, self._caller)
-            self.id = JobId(self.request.job_id)
-            self._claims.take(self.id)
+            self._claims.take(JobId(request.job_id))
         except PeerError as problem:
             refused = e.ReportRefused(str(problem), "request")
             return self._say_last(tags.REFUSED, refused_of(refused))
+        self.request, self.id = request, JobId(request.job_id)
         config = self.host.config
         self.execution = Execution(spec_of(self.request, config.lbm))
         # Before anything is awaited: its id is taken.

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
+from lbd.errors import PeerError
 from lbd.lbm.core.execution_events import GivenUp
 from lbd.lbm.core.jobs import Claims
 from lbd.lbm.inbound.attached_job import AttachedJob
 from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.inbound.request import count_words, read_run_request
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import TOO_MUCH_AHEAD, Conversation, Stream
+from lbd.lbm.session.request import turns_of_words
 from lbd.lbm.staging.attached_workdir import serve_workdir
 from lbd.local.rate_limit import TimeShares, turns_of
 from lbd.net import release as wire
@@ -142,8 +145,8 @@ def resumed(links: AcceptedLinks, key: Key, message: bytes) -> "AcceptedLink | N
     return incoming
 
 
-def refusal(reason: str) -> bytes:
-    refused = lbm_pb2.Refused(reason=reason, phase="admission", try_another=True)
+def refusal(reason: str, phase: str = "admission") -> bytes:
+    refused = lbm_pb2.Refused(reason=reason, phase=phase, try_another=True)
     return refused.SerializeToString()
 
 
@@ -206,19 +209,29 @@ class AcceptedLink:
         if len(self.jobs) >= self._limit:
             self._refuse(talk, "too many commands at once")
             return
+        request = None
+        if tag == tags.RUN:
+            limit_bytes = self._host.config.lbm.max_request_bytes
+            try:
+                request = read_run_request(body, limit_bytes, self.key[0])
+            except PeerError as problem:
+                self._refuse(talk, str(problem), "request")
+                return
+            turns = turns_of_words(count_words(request))
+            self.ahead_s = self._host.rates.turn_s(self.sender, now_s, FOR_EVER_S, turns) or 0.0
         if not self._host.requests.take(self.sender, held_bytes(body)):
             many = "too many long requests at once (lbm.host_request_bytes, hosts_request_bytes)"
             self._refuse(talk, many)
             return
         talk.ahead_bytes = EARLY_BYTES
-        if tag == tags.RUN:
-            job = AttachedJob(self._host, talk, self.key[0], self.claims)
-            self._serve(job.serve(body), talk, bytes(body), job)
+        if request is not None:
+            job = AttachedJob(self._host, talk, self.claims)
+            self._serve(job.serve(request), talk, bytes(body), job)
         else:
             self._serve(serve_workdir(self._host, talk, body, self.key[0]), talk, bytes(body), None)
 
-    def _refuse(self, talk: Conversation, reason: str) -> None:
-        talk.put(tags.REFUSED, refusal(reason))
+    def _refuse(self, talk: Conversation, reason: str, phase: str = "admission") -> None:
+        talk.put(tags.REFUSED, refusal(reason, phase))
         talk.close()
 
     def serve(

@@ -125,7 +125,11 @@ def request_of(given: dict[bytes, list[bytes]]) -> ClientRequest:
 def turns_of_request(body: bytes) -> float:
     """How often it counts: to read many words, and to send them on, takes longer than as many bytes
     of a few. No word contains zeros, but the length of each does, unless it is long."""
-    return turns_of(len(body)) + max(0, body.count(LENGTH) - WORDS_USUAL) / TURN_WORDS
+    return turns_of(len(body)) + turns_of_words(body.count(LENGTH))
+
+
+def turns_of_words(count: int) -> float:
+    return max(0, count - WORDS_USUAL) / TURN_WORDS
 
 
 def are_paths(send: Collection[bytes], fetch: Collection[bytes]) -> bool:

@@ -102,8 +102,8 @@ def begin(host, number, **fields):
         job_id=f"h1-{number}", origin="h1", user="ann", argv=[b"true"], directory=b"/",
         closed_fds=7, **fields,
     )  # fmt: skip
-    job = AttachedJob(host, Talk(), "h1", Claims(host.jobs))
-    serving = asyncio.create_task(job.serve(memoryview(request.SerializeToString())))
+    job = AttachedJob(host, Talk(), Claims(host.jobs))
+    serving = asyncio.create_task(job.serve(request))
     return job, serving
 
 
@@ -261,7 +261,7 @@ async def test_while_the_lbm_leaves_nobody_begins_who_has_waited(host):
 
 async def restored(job):
     host = host_of()
-    adopted = AttachedJob(host, Talk(), "h1", Claims(host.jobs))
+    adopted = AttachedJob(host, Talk(), Claims(host.jobs))
     adopted.adopt(handed_over(job.left(None)))
     adopted.feed(e.Resumed())
     return host, adopted

@@ -88,6 +88,20 @@ async def test_what_it_says_counts_and_another_host_is_heard():
     await asyncio.gather(stream, return_exceptions=True)
 
 
+async def test_a_command_of_many_words_counts_as_many():
+    """However short they are: each takes us longer than its bytes."""
+    host = host_of()
+    wire = Wire(host)
+    host.rates = Rates(10.0, 1.0)
+    request = lbm_pb2.RunRequest(
+        job_id="h1-1", origin="h1", user="ann", argv=[b""] * 5000, directory=b"/", closed_fds=7
+    )
+    wire.link.hear(tags.pack(1, tags.RUN, request.SerializeToString()))
+    assert wire.link.ahead_s > (5000 - 1000) / 32 / 10 - 1
+    wire.link.hear(tags.pack(1, tags.HANGUP, b"\0"))
+    await until(lambda: not wire.link.jobs)
+
+
 async def test_nor_is_one_that_our_users_commands_are_on():
     resumes, stream = Resumes(), Stream(never)
     talk = stream.converse(1)
