@@ -45,15 +45,13 @@ GRAMMAR = Grammar(
         "S": "core-spec", "B": "extra-node-info", "m": "distribution", "h": "help",
     },
     words_of(
-        "account qos gpus-per-task gpus-per-socket clusters"
-        " licenses mail-type mail-user reservation deadline core-spec extra-node-info distribution"
-        " nice switches tmp uid gid get-user-env profile hint cpu-freq mem-bind"
-        " ntasks-per-core ntasks-per-socket ntasks-per-gpu cpus-per-gpu mem-per-gpu mincpus"
-        " sockets-per-node"
-        " cores-per-socket threads-per-core network power prefer propagate time-min thread-spec"
-        " export-file exclusive wait-all-nodes wckey tres-per-task bb bbf"
-        " acctg-freq batch cluster-constraint container container-id delay-boot gpu-bind gpu-freq"
-        " gres-flags mcs-label nodefile"
+        "account qos gpus-per-task gpus-per-socket clusters licenses mail-type mail-user"
+        " reservation deadline core-spec extra-node-info distribution nice switches tmp uid gid"
+        " get-user-env profile hint cpu-freq mem-bind ntasks-per-core ntasks-per-socket"
+        " ntasks-per-gpu cpus-per-gpu mem-per-gpu mincpus sockets-per-node cores-per-socket"
+        " threads-per-core network power prefer propagate time-min thread-spec export-file"
+        " exclusive wait-all-nodes wckey tres-per-task bb bbf acctg-freq batch cluster-constraint"
+        " container container-id delay-boot gpu-bind gpu-freq gres-flags mcs-label nodefile"
     ),
     words_of("hold no-kill overcommit contiguous reboot spread-job use-min-nodes ignore-pbs"
              " test-only"),
@@ -73,7 +71,7 @@ ONLY = {
     "open-mode": ("truncate", "t", "append", "a"),
     "kill-on-invalid-dep": ("yes",),  # what is done anyway
 }
-SIGNAL_MAX, SIGNAL_BEFORE_S = 64, 60
+LINE_CHARS_MAX, SIGNAL_MAX, SIGNAL_BEFORE_S = 1 << 16, 64, 60
 HOW = {
     "afterok": "--after-ok", "afternotok": "--after-failed", "afterany": "--after-any",
     "aftercorr": "--after-task",
@@ -172,6 +170,8 @@ def in_script(text: str, name: str, faults: list[str]) -> Given:
         if not line.startswith("#SBATCH"):
             continue
         try:
+            if len(line) > LINE_CHARS_MAX:  # shlex takes the square of it
+                raise SlurmError(f"it has more than {LINE_CHARS_MAX:,} characters")
             words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
             given = read_all(words, GRAMMAR, mixed=True)
             if given.rest:

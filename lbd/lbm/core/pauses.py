@@ -8,14 +8,14 @@ LINES_MAX = 20  # of one command: owners come and go
 @dataclass(slots=True)
 class Pauses:
     are_wanted: bool = False  # on a terminal, or with -v
-    _stands_still: bool = False
-    _lines: int = 0
+    still_on: str = ""  # the host where it stands still
+    lines: int = 0
 
     def line(self, host: str, why: str) -> str:
         """A line when it begins to stand still, and when it goes on (`why` is empty); "" else."""
-        changed, self._stands_still = self._stands_still is not bool(why), bool(why)
-        if not (changed and self.are_wanted) or self._lines >= LINES_MAX:
+        changed, self.still_on = (self.still_on == host) is not bool(why), host if why else ""
+        if not (changed and self.are_wanted) or self.lines >= LINES_MAX:
             return ""
-        self._lines += 1
-        more = "; no more of this is said" if self._lines == LINES_MAX else ""
+        self.lines += 1
+        more = "; no more of this is said" if self.lines == LINES_MAX else ""
         return f"{host}: suspended: {why}{more}" if why else f"{host}: goes on{more}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from lbd.lbm.core.execution import Execution
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.journey import Journey
+from lbd.lbm.core.pauses import Pauses
 from lbd.lbm.core.slots import NOTHING, Grant
 from lbd.lbm.handover.codec import NO_FD, Fd
 from lbd.lbm.link.user_threads import StdFds
@@ -178,6 +179,7 @@ class Outbound:
 
     journey: Journey
     job: Job
+    pauses: Pauses = field(default_factory=Pauses)
     withheld: str = ""  # of its environment, for -v
     run: FarRun | None = None
     workdir: FarRun | None = None

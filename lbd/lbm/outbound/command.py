@@ -16,6 +16,7 @@ from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.journey import Journey, JourneyPhase
 from lbd.lbm.core.next_host_after_refusal import Place
+from lbd.lbm.core.pauses import Pauses
 from lbd.lbm.handover.records import Outbound
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
@@ -42,13 +43,15 @@ job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 
 class Bookkeeping:
-    """What is noted of one command: in the list of jobs, with the LIM, in what is learnt.
+    """What is noted of one command: in the list of jobs, with the LIM, in what is learnt, and of what
+    its user has read.
 
     All of it is done at once, and nothing that the command does next depends on it.
     """
 
     def __init__(self, home: OutboundContext, request: ClientRequest, job: Job) -> None:
         self.job = job
+        self.pauses = Pauses(request.has(tags.FLAG_PAUSES))
         self._home = home
         self._request = request
         self.said: e.LimSaid | None = None  # the last time
@@ -352,7 +355,7 @@ class Command:
 
     def left(self) -> Outbound:
         """Between two steps of the event loop, after which there are none. Raises NotNow."""
-        left, remote = Outbound(self.journey, self.job), self.remote
+        left, remote = Outbound(self.journey, self.job, self._books.pauses), self.remote
         if remote is not None and self.journey.phase is not JourneyPhase.CONNECTING:
             remote.leave(left)
         return left
@@ -366,6 +369,7 @@ class Command:
         self.journey, self.job = left.journey, left.job
         self.journey.taken_up(bounds)
         self._books = Bookkeeping(home, self._request, self.job)
+        self._books.pauses = left.pauses
         if self.journey.stay.has_turn:
             home.cap.hold(self.job.id, self._request.depth)
         home.own_needs.hold(self.job.id, self.journey.stay.grant)
@@ -375,4 +379,4 @@ class Command:
 
     def _remote(self, place: Place) -> RemoteCommand:
         caller = self._client, self._request, self.job, self._uid
-        return RemoteCommand(self._home, *caller, (place.host, place.address))
+        return RemoteCommand(self._home, *caller, (place.host, place.address), self._books.pauses)

@@ -42,6 +42,7 @@ class RemoteCommand:
         job: Job,
         uid: int,
         place: tuple[HostId, str],
+        pauses: Pauses,
     ) -> None:
         """`place`: host and address."""
         self._home = home
@@ -51,7 +52,7 @@ class RemoteCommand:
         self._uid = uid
         self._place = place
         self.withheld = ""  # of its environment, for -v
-        self._pauses = Pauses(request.has(tags.FLAG_PAUSES))
+        self._pauses = pauses
         self.run = self._new_run()
         self.staging = self._new_staging() if request.is_staged else None
 

@@ -140,6 +140,12 @@ def test_all_that_is_refused_is_named_in_one_message_with_the_variable_to_set(
     )
 
 
+def test_a_line_too_long_to_be_read_is_refused():
+    script = "#!/bin/sh\n#SBATCH -J " + "x" * 70_000 + "\n#SBATCH -n1\n"
+    with pytest.raises(SlurmError, match=r"^s.sh: line 2: it has more than 65,536 characters$"):
+        words(script=script)
+
+
 def test_a_script_with_several_faults_has_a_line_for_each(tmp_path):
     script = tmp_path / "job.sh"
     script.write_text(

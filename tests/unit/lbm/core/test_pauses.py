@@ -13,6 +13,13 @@ def test_a_line_when_it_is_suspended_and_one_when_it_goes_on():
     assert pauses.line("h3", "") == "h3: goes on"
 
 
+def test_on_another_host_it_does_not_stand_still():
+    pauses = Pauses(are_wanted=True)
+    pauses.line("h2", WHY)
+    assert pauses.line("h3", "") == ""
+    assert pauses.line("h3", WHY) == f"h3: suspended: {WHY}"
+
+
 def test_nothing_is_said_where_nobody_would_read_it():
     assert Pauses().line("h3", WHY) == ""
 

@@ -71,6 +71,15 @@ def test_the_whole_journey_and_its_job_are_as_before():
     assert taker._books.job is taker.job
 
 
+def test_that_it_goes_on_is_said_after_a_restart_too():
+    command, _ = on_its_way()
+    command._books.pauses.are_wanted = True
+    command._books.pauses.line(H2, "h2's owner is back")
+    taker, _ = a_command(2)
+    over(command, taker)
+    assert taker._books.pauses.line(H2, "") == "h2: goes on"
+
+
 def test_what_the_host_says_now_holds():
     command, _ = on_its_way()
     taker, _ = a_command(2, hold_limit_s=5.0)
