@@ -18,7 +18,6 @@ from lbd.lbm.outbound.request import make_request, withheld
 from lbd.lbm.session.client import Client
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.attached_files import Staging
-from lbd.local import client_tags as tags
 from lbd.model import HostId, JobState
 from lbd.net.gen import lbm_pb2
 
