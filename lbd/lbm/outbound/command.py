@@ -43,8 +43,8 @@ job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 
 class Bookkeeping:
-    """What is noted of one command: in the list of jobs, with the LIM, in what is learnt, and of what
-    its user has read.
+    """What is noted of one command: in the list of jobs, with the LIM, in what is learnt, and which
+    pauses its user has read of.
 
     All of it is done at once, and nothing that the command does next depends on it.
     """
