@@ -460,9 +460,9 @@ class Lifecycle:
             if now_s >= live.lease.until_s:
                 what = f"contact with {live.lease.host} was lost"
                 actions += self._over(live, Ending(Cause.LOST, reason=what), now_s, rng)
-        for job, hosts in self.bars.over(self.jobs, now_s, LOOKS_MAX):
+        for job, hosts in self.bars.over(now_s, LOOKS_MAX):
             actions += self._unbarred(self._live(job), hosts, now_s, rng)
-        for job in self.pauses.over(self.jobs, now_s):
+        for job in self.pauses.over(self.jobs, now_s, LOOKS_MAX):
             actions += self._released(self._live(job), now_s, rng)
         for gang in self.gangs.overdue(now_s):
             actions += self.gangs.stop(gang, REGROUP)
@@ -709,6 +709,8 @@ class Lifecycle:
         fate: Fate | None = None, ending: Ending | None = None,
     ) -> list[Action]:  # fmt: skip
         self.jobs.drop(live.job.id)
+        self.pauses.drop(live.job.id)
+        self.bars.drop(live.job.id)
         self.gangs.ended(live.job)
         live.held, live.reason = "", reason
         whole = fate in (Fate.DONE, Fate.FAILED)

@@ -3,9 +3,9 @@
 A job that cannot begin just now is held, and tried again later, then later still.
 """
 
-import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
 
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.records import Live
@@ -26,12 +26,49 @@ NOT_YET = "not-yet"  # its host takes commands of its user, but at other times
 AWAY = "files"  # the phase at which a host refuses an attempt whose files cannot be had
 ASKED_AGAIN_S = 3600.0  # the owner may have changed the rule by then
 HELD = "held for a while: "  # begins the reason
+STALE_MIN = 1000  # moments of what was dropped or set again that are kept at least
+Key = TypeVar("Key", JobId, tuple[JobId, HostId])
 
 
-@dataclass(slots=True)
+class Moments(Generic[Key]):
+    """When something of each key is due. What is due is found without a look at the others: there
+    may be as many as jobs."""
+
+    def __init__(self) -> None:
+        self._at_s: dict[Key, float] = {}
+        self._heap: list[tuple[float, Key]] = []  # of keys that were dropped or set again, too
+
+    def set(self, key: Key, at_s: float) -> None:
+        self._at_s[key] = at_s
+        if len(self._heap) > 2 * len(self._at_s) + STALE_MIN:
+            self._heap = [(due_s, one) for one, due_s in self._at_s.items()]
+            heapify(self._heap)
+        else:
+            heappush(self._heap, (at_s, key))
+
+    def drop(self, key: Key) -> None:
+        self._at_s.pop(key, None)
+
+    def due(self, now_s: float, most: int) -> list[Key]:
+        """The first of those whose moment has come, which are forgotten then: `most`, as there are
+        moments that very many have in common."""
+        found: list[Key] = []
+        for _ in range(most):
+            if not self._heap or self._heap[0][0] > now_s:
+                break
+            at_s, key = heappop(self._heap)
+            if self._at_s.get(key) == at_s:
+                del self._at_s[key]
+                found.append(key)
+        return found
+
+
 class Pauses:
-    _counts: dict[JobId, int] = field(default_factory=dict)
-    _until_s: dict[JobId, float] = field(default_factory=dict)
+    """Jobs that are held for a while. Who has ended is to be dropped."""
+
+    def __init__(self) -> None:
+        self._counts: dict[JobId, int] = {}
+        self._until: Moments[JobId] = Moments()
 
     def begin(self, live: Live, terms: Terms, now_s: float) -> str:
         """Backs off for longer each time. Returns why the job is held."""
@@ -42,56 +79,46 @@ class Pauses:
 
     def until(self, live: Live, until_s: float) -> str:
         """Holds the job until then. Returns why it is held."""
-        self._counts.setdefault(live.job.id, 0)
-        self._until_s[live.job.id] = until_s
+        self._until.set(live.job.id, until_s)
         return HELD + live.reason
 
-    def over(self, jobs: Mapping[JobId, Live], now_s: float) -> list[JobId]:
-        """Those to be tried again, of `jobs`, which have not ended; what has is forgotten."""
-        for job in [job for job in self._counts if job not in jobs]:
-            del self._counts[job]
-            self._until_s.pop(job, None)
-        found = [job for job, until_s in self._until_s.items() if now_s >= until_s]
-        for job in found:
-            del self._until_s[job]
-        return [job for job in found if jobs[job].held.startswith(HELD)]
+    def drop(self, job: JobId) -> None:
+        self._counts.pop(job, None)
+        self._until.drop(job)
+
+    def over(self, jobs: Mapping[JobId, Live], now_s: float, most: int) -> list[JobId]:
+        """Those of `jobs` to be tried again: the first `most`."""
+        found = self._until.due(now_s, most)
+        return [job for job in found if job in jobs and jobs[job].held.startswith(HELD)]
 
 
-@dataclass(slots=True)
 class Bars:
-    """Hosts from which jobs are barred for a time, each until when."""
+    """Hosts from which jobs are barred for a time. Who has ended is to be dropped."""
 
-    _until_s: dict[JobId, dict[HostId, float]] = field(default_factory=dict)
-    _next_s: float = math.inf  # when the first may be over
+    def __init__(self) -> None:
+        self._hosts: dict[JobId, set[HostId]] = {}
+        self._until: Moments[tuple[JobId, HostId]] = Moments()
 
     def __contains__(self, job: JobId) -> bool:
-        return job in self._until_s
+        return job in self._hosts
 
     def add(self, job: JobId, host: HostId, until_s: float) -> None:
-        self._until_s.setdefault(job, {})[host] = until_s
-        self._next_s = min(self._next_s, until_s)
+        self._hosts.setdefault(job, set()).add(host)
+        self._until.set((job, host), until_s)
 
-    def over(
-        self, jobs: Collection[JobId], now_s: float, most: int
-    ) -> list[tuple[JobId, frozenset[HostId]]]:
-        """Which of `jobs`, which have not ended, may go to which hosts again: the first `most`, as
-        all bars of a host end at one moment."""
-        if now_s < self._next_s:
-            return []
-        for job in [job for job in self._until_s if job not in jobs]:
-            del self._until_s[job]
-        found: list[tuple[JobId, frozenset[HostId]]] = []
-        for job, hosts in list(self._until_s.items()):
-            if len(found) == most:
-                break
-            if free := frozenset(host for host, until_s in hosts.items() if now_s >= until_s):
-                found.append((job, free))
-                self._until_s[job] = {one: hosts[one] for one in hosts if one not in free}
-                if not self._until_s[job]:
-                    del self._until_s[job]
-        left_s = (until_s for hosts in self._until_s.values() for until_s in hosts.values())
-        self._next_s = min(left_s, default=math.inf)
-        return found
+    def drop(self, job: JobId) -> None:
+        for host in self._hosts.pop(job, ()):
+            self._until.drop((job, host))
+
+    def over(self, now_s: float, most: int) -> list[tuple[JobId, frozenset[HostId]]]:
+        """Which jobs may go to which hosts again: the first `most` of these bars."""
+        found: dict[JobId, set[HostId]] = {}
+        for job, host in self._until.due(now_s, most):
+            found.setdefault(job, set()).add(host)
+            self._hosts[job].discard(host)
+            if not self._hosts[job]:
+                del self._hosts[job]
+        return [(job, frozenset(hosts)) for job, hosts in found.items()]
 
 
 def exit_status(phase: str, number: int | None) -> int:

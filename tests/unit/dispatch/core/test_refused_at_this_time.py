@@ -80,9 +80,10 @@ def test_it_is_asked_again_within_the_hour_as_its_owner_may_change_the_rule():
 
 
 def test_bars_that_end_together_are_lifted_by_portions():
-    bars, jobs = Bars(), [JobId(str(number)) for number in range(7)]
-    for job in jobs:
-        bars.add(job, H1, 600.0)
-    assert bars.over(jobs, 599.0, 3) == []
-    counts = [len(bars.over(jobs, 600.0, 3)) for _ in range(4)]
+    bars = Bars()
+    for number in range(7):
+        bars.add(JobId(str(number)), H1, 600.0)
+    assert bars.over(599.0, 3) == []
+    counts = [len(bars.over(600.0, 3)) for _ in range(4)]
     assert counts == [3, 3, 1, 0]
+    assert JobId("1") not in bars

@@ -1,5 +1,8 @@
 """Jobs whose files cannot be had: held for a while, tried again, and what users do meanwhile."""
 
+import pytest
+
+from lbd.dispatch.core.lifecycle import LOOKS_MAX
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate, Settle
 from lbd.dispatch.core.retry import Pauses
 from lbd.model import JobId, JobState
@@ -49,25 +52,94 @@ def test_whom_a_user_holds_in_a_pause_stays_held_after_it():
 
 
 def test_pauses_of_jobs_that_have_ended_are_forgotten():
-    table = Table(aside_s=10.0)
-    jobs, pauses = {}, Pauses()
+    table, jobs, pauses = Table(aside_s=10.0), {}, Pauses()
     for name in ("1", "2", "3"):
         table.submit(name)
         jobs[JobId(name)] = live = table.life.jobs[JobId(name)]
         live.held = pauses.begin(live, table.life.terms, 0.0)
-    del jobs[JobId("1")]
-    assert pauses.over(jobs, 10.0) == ["2", "3"]
-    del jobs[JobId("2")]
-    assert pauses.over(jobs, 11.0) == []
+    pauses.drop(JobId("1"))
+    assert pauses.over(jobs, 10.0, 9) == ["2", "3"]
+    pauses.drop(JobId("2"))
+    assert pauses.over(jobs, 11.0, 9) == []
     assert list(pauses._counts) == ["3"]
+
+
+def test_what_has_ended_has_no_pause_and_no_bar_any_more():
+    table = Table(aside_s=10.0)
+    for name, phase in (("1", "files"), ("2", "not-yet")):
+        for begin in table.submit(name):
+            refused = Ending(Cause.LOST, reason="later", wait_s=600.0)
+            table.life.refused(begin.host, begin.job, begin.attempt, phase, refused, *table.when)
+        table.life.kill(JobId(name), 0, *table.when)
+        for live in list(table.life.leased.values()):  # where else it began
+            stopped = Ending(Cause.EXITED, 143, 15)
+            table.life.ended(live.lease.host, live.job.id, live.attempt, stopped, *table.when)
+    assert not table.life.jobs
+    assert (table.life.pauses._counts, table.life.bars._hosts) == ({}, {})
 
 
 def test_a_pause_until_a_given_time_makes_no_later_one_longer():
     table = Table(aside_s=10.0)
     table.submit("1")
-    live, pauses = table.life.jobs[JobId("1")], Pauses()
+    live, pauses, jobs = table.life.jobs[JobId("1")], Pauses(), table.life.jobs
     live.held = pauses.until(live, 5.0)
-    jobs = {JobId("1"): live}
-    assert (pauses.over(jobs, 4.9), pauses.over(jobs, 5.0)) == ([], ["1"])
+    assert (pauses.over(jobs, 4.9, 9), pauses.over(jobs, 5.0, 9)) == ([], ["1"])
     live.held = pauses.begin(live, table.life.terms, 20.0)
-    assert (pauses.over(jobs, 29.9), pauses.over(jobs, 30.0)) == ([], ["1"])
+    assert (pauses.over(jobs, 29.9, 9), pauses.over(jobs, 30.0, 9)) == ([], ["1"])
+
+
+class Counted(str):
+    """A job's id that counts how often it is looked for."""
+
+    looks = 0
+    __slots__ = ()
+
+    def __hash__(self):
+        Counted.looks += 1
+        return super().__hash__()
+
+
+@pytest.mark.parametrize("phase", ["files", "not-yet"])
+def test_who_has_very_many_jobs_wait_for_a_time_costs_no_look_at_them_all_at_each_tick(phase):
+    """A host refuses each of a user's array until an hour that its owner has set, or a host that
+    was taken over refuses what it likes: a million of these were gone through at each tick."""
+    table, many = Table(aside_s=600.0, aside_max_s=600.0), 300
+    for number in range(1, many + 1):
+        table.now_s += 0.5
+        begins = table.submit(Counted(f"x{number}"))
+        while begins:  # by both hosts
+            begin = begins.pop()
+            refused = Ending(Cause.LOST, reason="later", wait_s=600.0)
+            actions = table.life.refused(
+                begin.host, begin.job, begin.attempt, phase, refused, *table.when
+            )
+            begins += [one for one in actions if isinstance(one, Begin)]
+    looks = []
+    for number in range(20):
+        table.now_s = 600.5 + number / 2  # one's time has come
+        Counted.looks = 0
+        actions = table.life.tick(*table.when)
+        looks.append(Counted.looks)
+        assert any(isinstance(one, Begin) for one in actions) == (number < 2)
+    assert max(looks) < many // 3
+
+
+@pytest.mark.parametrize("phase", ["files", "not-yet"])
+def test_those_whose_time_has_come_together_begin_again_a_number_at_a_time(phase):
+    table, many = Table(aside_s=600.0, aside_max_s=600.0), LOOKS_MAX + 100
+    for number in range(1, many + 1):
+        begins = table.submit(str(number))
+        while begins:
+            begin = begins.pop()
+            refused = Ending(Cause.LOST, reason="later", wait_s=600.0)
+            actions = table.life.refused(
+                begin.host, begin.job, begin.attempt, phase, refused, *table.when
+            )
+            begins += [one for one in actions if isinstance(one, Begin)]
+    table.now_s = 600.0
+    waiting = table.life.queues.lines
+    table.life.tick(*table.when)
+    first = sum(line.jobs for line in waiting.values())
+    for _ in range(3):
+        table.life.tick(*table.when)
+    assert first < LOOKS_MAX < sum(line.jobs for line in waiting.values()) + 2
