@@ -17,7 +17,7 @@ from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.model import HostId, JobId
 
 EMPTY_MIN = 1000  # rows: with fewer, moving up is not worth it
-KINDS_KNOWN = 4096
+KINDS_KNOWN, NAMES_KNOWN = 4096, 100_000  # and names of hosts that they leave out
 DIGITS_MAX = 18  # of an id that surely goes into a column
 NO_INDEX = -1
 OWN = (
@@ -111,6 +111,7 @@ class Backlog:
         self.of_user: dict[str, int] = {}
         self.of_origin: dict[str, int] = {}
         self._kinds: dict[tuple[object, ...], QueuedJob] = {}
+        self._names = 0  # in these, of hosts that are left out
 
     def __len__(self) -> int:
         return self._jobs
@@ -158,8 +159,10 @@ class Backlog:
         values = kind_values(job)
         kind = self._kinds.get(values)
         if kind is None:
-            if len(self._kinds) >= KINDS_KNOWN:
+            if len(self._kinds) >= KINDS_KNOWN or self._names > NAMES_KNOWN:
                 self._kinds.clear()
+                self._names = 0
+            self._names += len(job.barred)
             kind = job._replace(id=JobId(""), submission=0, array_index=None, command_line=0)
             self._kinds[values] = kind
         return kind

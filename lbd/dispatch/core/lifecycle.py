@@ -134,7 +134,7 @@ class Lifecycle:
     def submitted(self, jobs: Iterable[QueuedJob], now_s: float, rng: Random) -> list[Action]:
         """Takes in jobs that are already on disk."""
         actions: list[Action] = []
-        for job in jobs:
+        for job in map(self.jobs.lists.came, jobs):
             self.gangs.came(job)
             starts = self.queues.arrived(job, now_s, rng)
             self.jobs.came(job)
@@ -145,7 +145,8 @@ class Lifecycle:
         self, jobs: Iterable[tuple[QueuedJob, Waits]], now_s: float, rng: Random
     ) -> list[Action]:
         """The same of jobs that join the queue once what they wait for has happened."""
-        for job, waits in jobs:
+        for one, waits in jobs:
+            job = self.jobs.lists.came(one)
             self.gangs.came(job)
             self.jobs.keep(Live(job))
             self.dependents.park(job.id, waits, job.user, job.origin)
@@ -163,6 +164,7 @@ class Lifecycle:
         before that dispatcher ended."""
         if leased is None and live.is_new and waits is None:
             return self.submitted((live.job,), now_s, rng)
+        live.job = self.jobs.lists.came(live.job)
         self.jobs.keep(live)
         self.gangs.came(live.job)
         if leased is None and waits is not None:
@@ -298,6 +300,7 @@ class Lifecycle:
 
     def revived(self, live: Live, now_s: float, rng: Random) -> list[Action]:
         """Requeues an ended job; the numbering of its attempts continues."""
+        live.job = self.jobs.lists.came(live.job)
         self.jobs.keep(live)
         self.gangs.came(live.job)
         self.dependents.came_again(live.job)
@@ -641,7 +644,7 @@ class Lifecycle:
         job = self.queues.registry[live.job.id].job
         others = any(job.may_go_to(host) for host in self.hosts.known if host != name)
         if others or job.id in self.bars:
-            self.queues.bar(job.id, name)
+            self._bar(live, name)
             return self._again(live, Fate.REFUSED, None, now_s, rng)
         if now_s < self.hosts.more_until_s:
             why = self.pauses.until(live, self.hosts.more_until_s)
@@ -660,17 +663,22 @@ class Lifecycle:
         wait_s = min(max(ending.wait_s, self.terms.aside_s), ASKED_AGAIN_S)
         self.bars.add(job, name, now_s + wait_s)
         live.barred_now |= {name}
-        self.queues.bar(job, name)
+        self._bar(live, name)
         return self._again(live, Fate.REFUSED, None, now_s, rng)
+
+    def _bar(self, live: Live, name: HostId) -> None:
+        barred = self.queues.registry[live.job.id].job.barred | {name}
+        self.queues.bar(live.job.id, self.jobs.lists.shared(live.job.submission, barred))
 
     def _unbarred(
         self, live: Live, hosts: frozenset[HostId], now_s: float, rng: Random
     ) -> list[Action]:
-        live.job = live.job._replace(barred=live.job.barred - hosts)
+        barred = self.jobs.lists.shared(live.job.submission, live.job.barred - hosts)
+        live.job = live.job._replace(barred=barred)
         live.barred_now -= hosts
         if live.reason.partition(": ")[0] in hosts:
             live.reason = ""
-        return self._begin(self.queues.unbar(live.job.id, hosts, now_s, rng), now_s)
+        return self._begin(self.queues.unbar(live.job.id, barred, now_s, rng), now_s)
 
     def _next_tier(self, live: Live, ending: Ending, now_s: float, rng: Random) -> list[Action]:
         """The job begins again from scratch, or from its own checkpoint."""
@@ -709,6 +717,7 @@ class Lifecycle:
         fate: Fate | None = None, ending: Ending | None = None,
     ) -> list[Action]:  # fmt: skip
         self.jobs.drop(live.job.id)
+        self.jobs.lists.gone(live.job)
         self.pauses.drop(live.job.id)
         self.bars.drop(live.job.id)
         self.gangs.ended(live.job)

@@ -194,16 +194,18 @@ class Queues:
         else:
             self.targets.was_suspended(entry.job, entry.goes_on(now_s), now_s)
 
-    def bar(self, job: JobId, host: HostId) -> None:
-        """Bars the job from a host where it cannot begin; `lost` follows."""
+    def bar(self, job: JobId, barred: frozenset[HostId]) -> None:
+        """Bars the job from these hosts, as it cannot begin at one more of them; `lost` follows."""
         if (entry := self.registry.entries.get(job)) is not None:
-            entry.job = entry.job._replace(barred=entry.job.barred | {host})
+            entry.job = entry.job._replace(barred=barred)
 
-    def unbar(self, job: JobId, hosts: frozenset[HostId], now_s: float, rng: Random) -> list[Start]:
-        """Lets the job go to them again."""
+    def unbar(
+        self, job: JobId, barred: frozenset[HostId], now_s: float, rng: Random
+    ) -> list[Start]:
+        """Lets the job go to all hosts but these."""
         if (entry := self.registry.entries.get(job)) is None:
             return []
-        freed = entry.job._replace(barred=entry.job.barred - hosts)
+        freed = entry.job._replace(barred=barred)
         if entry.host is None:
             return self.changed(freed, now_s, rng)
         entry.job = freed

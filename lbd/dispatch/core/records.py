@@ -6,6 +6,7 @@ from enum import Enum
 
 from lbd.dispatch.core.backlog import Backlog, add_count
 from lbd.dispatch.core.discipline import QueuedJob, Start
+from lbd.dispatch.core.named_lists import NamedLists
 from lbd.model import HostId, JobId, JobState
 
 
@@ -99,6 +100,7 @@ class Jobs(Mapping[JobId, Live]):
         self._backlog = backlog
         self._of_user: dict[str, int] = {}  # those in `_live`
         self._of_origin: dict[str, int] = {}
+        self.lists = NamedLists()
 
     def __getitem__(self, job: JobId) -> Live:
         """Returns a copy for a job in the backlog."""

@@ -393,7 +393,7 @@ def find(wanted: Wanted) -> Work[list[JobRow]]:
             for row in more:
                 if has_room(wanted.bytes_max, size) and row[1] in known:
                     page.append(row)
-                    size += whole(known[row[1]][COMMAND_BYTES])
+                    size += whole(known[row[1]][COMMAND_BYTES]) + len(str(row[2]))
             if wanted.commands:
                 yield from learn_commands(commands, page)
             count += len(page)
@@ -609,6 +609,12 @@ def report(job: str, fault: str) -> None:
     job_log.error(job, "left out: its row in the ledger is malformed: %s", fault)
 
 
+@lru_cache(maxsize=64)  # those of an array follow each other
+def names_in(text: str) -> tuple[str, ...]:
+    """Of hosts that a job leaves out, in one tuple for all that leave out the same."""
+    return tuple(text.split())
+
+
 def jobs_of(
     rows: Iterable[Row], known: Submissions, commands: Mapping[object, bytes]
 ) -> list[JobRow]:
@@ -621,7 +627,7 @@ def jobs_of(
         uid, target, deadline, gang, limit_s, *speedup_and_array, after, not_before, needs = others
         number, submission, barred, *most_of_it, met, wait_s, low_s, high_s = row
         *middle, held, requeued, predicted_s, still_s, since = most_of_it
-        own = bool(may_restart), only, tuple(str(barred).split()), *middle
+        own = bool(may_restart), only, names_in(str(barred)), *middle
         values = (
             number, submission, user, origin, name, commands.get(submission, b""), slots, *own,
             slots_most, held, priority, requeued, uid, target, deadline, gang, limit_s,

@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from lbd.config.schema import Config, DispatchConfig, UsersConfig
+from lbd.dispatch.core import named_lists
 from lbd.dispatch.core.ledger_room import Disk
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.core.targets.arrays import ARRAYS_OF_HOST, ARRAYS_OF_USER
@@ -158,6 +159,18 @@ async def test_jobs_of_one_user_wait_for_so_many_others_and_no_more(tmp_path):
         assert await submitted(world, 1, **hundred) == ""
         await world.act(selectors=["101"], user="ann", uid=1001, verb="kill")
         assert await submitted(world, 9, **hundred) == ""
+
+
+async def test_jobs_of_one_user_leave_out_so_many_hosts_and_no_more(world, monkeypatch):
+    """A thousand names for each job took the dispatcher's memory, and that of the next one."""
+    monkeypatch.setattr(named_lists, "NAMES_OF_USER", 150)
+    first, second = ([f"{letter}{number}" for number in range(100)] for letter in "xy")
+    assert await submitted(world, 10, excluded=first) == ""
+    refused = await submitted(world, 1, excluded=second)
+    assert refused.startswith("jobs of ann in the queue name 100 hosts, features and resources")
+    assert await submitted(world, 1, user="bob", uid=1002, excluded=second) == ""
+    await world.act(selectors=["1"], user="ann", uid=1001, verb="kill")
+    assert await submitted(world, 1, excluded=second) == ""
 
 
 async def test_a_user_who_fills_the_ledger_leaves_room_for_others(world, monkeypatch):

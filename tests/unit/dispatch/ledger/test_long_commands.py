@@ -51,3 +51,15 @@ async def test_tasks_of_many_arrays_are_not_counted_in_one_go(ledger, monkeypatc
     assert [tally.states["pending"] for tally in whole.values()] == [3, 2, 2, 9]
     together = list(array_work.counted_together({1: 3, 2: 2, 3: 2, 4: 9}))
     assert together == [[1, 2], [3], [4]]
+
+
+async def test_of_long_lists_of_hosts_no_more_are_found_than_there_is_room_for(ledger):  # noqa: F811
+    """Twenty thousand jobs that each leave out a thousand hosts took a gigabyte to list. Those of
+    an array have one list."""
+    for number in range(3):
+        excluded = tuple(f"x{number}y{host}" for host in range(100))
+        await ledger.submit(submission(count=4, excluded=excluded), 1.0)
+    length = len(" ".join(excluded))
+    rows = await ledger.find(Wanted(ended_too=True, bytes_max=5 * length))
+    assert [row.id for row in rows] == [8, 9, 10, 11, 12]
+    assert len({id(row.barred) for row in rows}) == 2
