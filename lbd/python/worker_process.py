@@ -180,10 +180,14 @@ class WorkerProcess:
 
     def said(self, data: bytes) -> bytes:
         """What of it is to be shown: lines of `lbrun` are held back until others follow, for the
-        last ones say how the worker ended, and that is for the executor to tell."""
+        last ones say how the worker ended, and that is for the executor to tell. A host could send
+        such lines without end, so of them the last few are held."""
         lines = (self._held + data).splitlines(keepends=True)
-        held = len(lines)
+        held, room = len(lines), ERRORS_KEPT_BYTES
         while held and lines[held - 1].startswith(b"lbrun: "):
+            room -= len(lines[held - 1])
+            if room < 0:
+                break
             held -= 1
         self._held = b"".join(lines[held:])
         return b"".join(lines[:held])

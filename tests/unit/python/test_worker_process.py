@@ -2,7 +2,7 @@
 
 import os
 
-from lbd.python.worker_process import WorkerProcess
+from lbd.python.worker_process import ERRORS_KEPT_BYTES, WorkerProcess
 
 
 def test_the_last_words_of_lbrun_are_not_shown():
@@ -10,4 +10,15 @@ def test_the_last_words_of_lbrun_are_not_shown():
     assert process.said(b"of a function\nlbrun: slow\n") == b"of a function\n"
     assert process.said(b"no end of line") == b"lbrun: slow\nno end of line"
     assert process.said(b"\nlbrun: lost contact with h1\nlbrun: not run again\n") == b"\n"
+    process.finish()
+
+
+def test_a_host_that_says_such_lines_without_end_fills_no_memory():
+    process = WorkerProcess(["true"], os.environ, 1 << 20)
+    said = b"".join([b"lbrun: %d\n" % number for number in range(10_000)])
+    came = b"".join(process.said(said[at : at + 1000]) for at in range(0, len(said), 1000))
+    assert said.startswith(came)
+    assert len(said) - len(came) <= ERRORS_KEPT_BYTES
+    long = b"lbrun: " + bytes(1 << 20)
+    assert len(process.said(long)) > 0
     process.finish()
