@@ -1,6 +1,6 @@
 """What a job of `sbatch` or `srun` needs of its host: slots, memory, resources and features."""
 
-from lbd.slurm.options import SlurmError, listed
+from lbd.slurm.options import SlurmError, is_number, listed
 from lbd.slurm.times import memory_text
 from lbd.text.needs import is_name
 
@@ -19,7 +19,7 @@ def tasks_of(values: dict[str, str]) -> int:
 
 def number_of(values: dict[str, str], option: str, otherwise: int) -> int:
     text = values.get(option, str(otherwise))
-    if not (text.isascii() and text.isdecimal() and int(text)):
+    if not (is_number(text) and int(text)):
         raise SlurmError(f"Invalid numeric value {text!r} for --{option}")
     return int(text)
 
@@ -47,7 +47,7 @@ def need_words(values: dict[str, str]) -> list[str]:
 
 def add_amount(amounts: dict[str, str], given: str, name: str, count: str) -> None:
     """Raises SlurmError."""
-    if not (is_name(name) and count.isascii() and count.isdecimal() and int(count)):
+    if not (is_name(name) and is_number(count) and int(count)):
         raise SlurmError(f"{given} is not supported by lbd: give a name and a count, as gpu:2")
     if amounts.setdefault(name, count) != count:
         raise SlurmError(f"{given}: {amounts[name]} of {name} are asked for as well")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 
 WIDTH_DIGITS = 4
+DIGITS_MAX = 18  # of a number; Python itself reads none of more than 4300
 PARTITION = "lbd"  # the only one
 LET_BE = "LBD_SLURM_IGNORE"  # names of options that a site wants to be ignored
 INSTALLED: set[str] = set()  # those that it need not name
@@ -171,6 +172,10 @@ def let_be() -> list[str]:
 def let_be_too(names: Iterable[str]) -> str:
     """The variable to set for these to be passed over as well; what is installed is anyway."""
     return f"{LET_BE}={','.join([*(one for one in let_be() if one not in INSTALLED), *names])}"
+
+
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
 
 
 def width_of(text: str, shown: str) -> int:

@@ -19,6 +19,7 @@ from lbd.slurm.options import (
     Given,
     Grammar,
     SlurmError,
+    is_number,
     let_be,
     let_be_too,
     listed,
@@ -295,9 +296,8 @@ def signal_words(values: dict[str, str]) -> list[str]:
     target, colon, rest = given.rpartition(":")
     name, at, before = rest.partition("@")
     name = name.upper().removeprefix("SIG")
-    is_number = name.isascii() and name.isdecimal() and 0 < int(name) <= SIGNAL_MAX
-    is_time = not at or (before.isascii() and before.isdecimal())
-    if not (is_time and (is_number or f"SIG{name}" in Signals.__members__)):
+    is_signal = is_number(name) and 0 < int(name) <= SIGNAL_MAX
+    if (at and not is_number(before)) or not (is_signal or f"SIG{name}" in Signals.__members__):
         raise SlurmError(f"--signal {given} is not supported by lbd: write B:USR1@60")
     if not (colon and target == "B"):
         raise SlurmError(

@@ -3,7 +3,7 @@
 import getpass
 import signal
 
-from lbd.slurm.options import Given, Grammar, SlurmError, listed, read, words_of
+from lbd.slurm.options import Given, Grammar, SlurmError, is_number, listed, read, words_of
 from lbd.slurm.queue import SELECTOR, act, jobs
 from lbd.slurm.squeue import check_clusters, states_of
 
@@ -65,7 +65,7 @@ def signal_of(text: str) -> int:
     if not text:
         return 0
     name = text.upper().removeprefix("SIG")
-    if text.isdecimal() and 0 < int(text) <= 64:
+    if is_number(text) and 0 < int(text) <= 64:
         return int(text)
     if f"SIG{name}" not in signal.Signals.__members__:
         raise SlurmError(f"Unknown job signal: {text}")

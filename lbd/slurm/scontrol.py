@@ -3,7 +3,7 @@
 import os
 import shlex
 
-from lbd.slurm.options import PARTITION, Grammar, SlurmError, listed, read, words_of
+from lbd.slurm.options import PARTITION, Grammar, SlurmError, is_number, listed, read, words_of
 from lbd.slurm.queue import SHOWN_S, Job, act, jobs, with_details
 from lbd.slurm.squeue import ran_s
 from lbd.slurm.times import begin_text, elapsed, limit_s, moment
@@ -130,7 +130,7 @@ def update(rest: list[str]) -> None:
             change["name"] = value
         elif name == "timelimit":
             change["timeout_s"] = float(limit_s(value))
-        elif name == "priority" and value.lstrip("-").isdecimal():
+        elif name == "priority" and is_number(value.removeprefix("-")):
             change["priority"] = int(value)
         elif name in ("starttime", "eligibletime"):
             change["begin"] = begin_at(value)

@@ -2,7 +2,7 @@
 
 import time
 
-from lbd.slurm.options import SlurmError
+from lbd.slurm.options import SlurmError, is_number
 
 UNITS_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 UNITS_MB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1 << 20}
@@ -16,7 +16,7 @@ def limit_s(text: str) -> int:
         return 0
     days, dash, clock = text.rpartition("-")
     parts = clock.split(":")
-    if not all(part.isascii() and part.isdecimal() for part in (*parts, days or "0")):
+    if not all(map(is_number, (*parts, days or "0"))):
         raise SlurmError(f"Invalid --time specification {text!r}")
     numbers = [int(part) for part in parts]
     if dash and len(numbers) <= 3:
@@ -37,7 +37,7 @@ def begin_text(text: str) -> str:
     if text.startswith("now+"):
         digits = text[4:].rstrip("abcdefghijklmnopqrstuvwxyz")
         unit = (text[4:][len(digits) :].removesuffix("s")) or "second"
-        if not digits.isdecimal() or unit not in UNITS_S:
+        if not is_number(digits) or unit not in UNITS_S:
             raise SlurmError(f"--begin {text!r}: write now+2hours, 17:30 or 2026-12-01T06:00")
         return f"+{int(digits) * UNITS_S[unit]}s"
     return text
@@ -68,7 +68,7 @@ def memory_text(option: str, text: str, cpus: int = 1) -> str:
     digits, unit = (text[:-1], text[-1:].upper()) if text[-1:].isalpha() else (text, "M")
     if text[-2:].upper() in ("KB", "MB", "GB", "TB"):
         digits, unit = text[:-2], text[-2].upper()
-    if not digits.isdecimal() or unit not in UNITS_MB:
+    if not is_number(digits) or unit not in UNITS_MB:
         raise SlurmError(f"Invalid --{option} specification {text!r}")
     megabytes = int(digits) * UNITS_MB[unit] * cpus
     return f"{max(1, round(megabytes * 1024))}K" if megabytes else ""
