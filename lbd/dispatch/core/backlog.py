@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import ClassVar
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
-from lbd.model import HostId, JobId
+from lbd.model import NO_NEEDS, HostId, JobId
 
 EMPTY_MIN = 1000  # rows: with fewer, moving up is not worth it
 KINDS_KNOWN, NAMES_KNOWN = 4096, 100_000  # and names of hosts that they leave out
@@ -28,6 +28,28 @@ OWN = (
 )  # of a job; the other fields make its kind
 KIND_FIELDS = tuple(name for name in QueuedJob._fields if name not in OWN)
 kind_values: Callable[[QueuedJob], tuple[object, ...]] = attrgetter(*KIND_FIELDS)
+
+
+def shape_of(kind: QueuedJob) -> tuple[object, ...]:
+    """All that decides which hosts could ever take a job, on whichever of their lines it waits."""
+    needs = None if kind.needs is NO_NEEDS else kind.needs
+    return kind.slots, kind.gang, kind.only, kind.barred, needs
+
+
+def by_shape(fits: Callable[[QueuedJob], bool]) -> Callable[[QueuedJob], bool]:
+    """The same, asked once for each shape: a million jobs may wait, each of another name."""
+    known: dict[tuple[object, ...], bool] = {}
+    last: list[object] = [None, False]  # of an array all are of one kind
+
+    def answer(kind: QueuedJob) -> bool:
+        if kind is last[0]:
+            return bool(last[1])
+        if (found := known.get(shape := shape_of(kind))) is None:
+            found = known[shape] = fits(kind)
+        last[:] = kind, found
+        return found
+
+    return answer
 
 
 def number_in(job: JobId) -> int:
@@ -126,15 +148,20 @@ class Backlog:
         return self.find(number_in(job)) if self._jobs else None
 
     def find(self, job_number: int) -> Row | None:
+        at = self.place(job_number)
+        return Row(self, at) if at >= 0 else None
+
+    def place(self, job_number: int) -> int:
+        """Of a job among the rows; -1 if it is in none."""
         ids = self.ids
         if not ids:
-            return None
+            return -1
         at = job_number - ids[0]  # if none between has moved up
         if not (0 <= at < len(ids) and ids[at] == job_number):
             at = bisect_left(ids, job_number)
             if at == len(ids) or ids[at] != job_number:
-                return None
-        return Row(self, at) if self.kinds[at] is not None else None
+                return -1
+        return at if self.kinds[at] is not None else -1
 
     def takes(self, job: QueuedJob) -> bool:
         """Accepts jobs that arrive in the order of their ids."""
@@ -199,11 +226,11 @@ class Backlog:
         slots = [kind.slots for kind in kinds]
         return list(zip(compress(self.numbers, here), slots, strict=True))
 
-    def aside(self) -> Iterator[Row]:
-        """Those in no line, the first first; each may join one as it is met."""
+    def aside(self, may: Callable[[QueuedJob], bool] = bool) -> Iterator[Row]:
+        """Those in no line whose kind `may` join one, the first first; each may as it is met."""
         if self.aside_count:
             for at, kind in enumerate(self.kinds):
-                if kind is not None and self.lines[at] is None:
+                if kind is not None and self.lines[at] is None and may(kind):
                     yield Row(self, at)
 
 
@@ -243,17 +270,17 @@ class Rows:
                 yield row
 
     def keep(self, fits: Callable[[QueuedJob], bool], leave: Callable[[Row], None]) -> None:
-        """Keeps only the jobs whose kind fits."""
-        known: dict[int, bool] = {}
-        kept = array("q")
-        for row in self:
-            kind = row.kind
-            if id(kind) not in known:
-                known[id(kind)] = fits(kind)
-            if known[id(kind)]:
-                kept.append(row.job_number)
+        """Keeps only the jobs whose kind fits, which goes by its shape."""
+        self._sort()
+        backlog, kinds = self._backlog, self._backlog.kinds
+        fits, kept = by_shape(fits), array("q")
+        for number in self._ids[self._begin :]:
+            if (at := backlog.place(number)) < 0 or (kind := kinds[at]) is None:
+                continue
+            if fits(kind):
+                kept.append(number)
             else:
-                leave(row)
+                leave(Row(backlog, at))
         self._ids, self._begin = kept, 0
 
     def _sort(self) -> None:

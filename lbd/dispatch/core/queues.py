@@ -34,6 +34,7 @@ from operator import attrgetter
 from random import Random
 
 from lbd.dispatch.core.backfill.reservation import Backfill
+from lbd.dispatch.core.backlog import by_shape
 from lbd.dispatch.core.discipline import (
     ONLY_LINE,
     Discipline,
@@ -447,7 +448,8 @@ class Queues:
         stranded: list[Registered] = sorted(self.aside.values(), key=place)
         self.aside.clear()
         unfit = set[int]()  # kinds of jobs that no host can take: a million may wait of one
-        aside = (row for row in self.registry.backlog.aside() if id(row.kind) not in unfit)
+        suits = by_shape(lambda job: any(server.suits(job) for server in self.hosts.values()))
+        aside = self.registry.backlog.aside(lambda kind: id(kind) not in unfit and suits(kind))
         for registered in merge(stranded, aside, key=place):
             if self._put(registered, now_s, rng) is None:
                 unfit.add(id(registered.kind))

@@ -15,8 +15,10 @@ from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import Jobs, Live
+from lbd.dispatch.core.servers import Server
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId
+from tests.unit.dispatch.core.test_queues import Table
 from tests.unit.dispatch.core.test_random_histories import EVENTS, RULES, SHARED_EVENTS, History
 
 MANY = 12_000
@@ -235,3 +237,17 @@ def test_kinds_of_jobs_that_wait_no_longer_are_forgotten(monkeypatch):
     rows = [backlog.add(QueuedJob(JobId(f"{n}"), name=f"{n}"), n, 0.0) for n in range(1, 40)]
     assert len(backlog._kinds) <= 5
     assert [row.kind.name for row in rows] == [f"{n}" for n in range(1, 40)]
+
+
+@pytest.mark.parametrize("slots", [1, 4])  # they wait for the host, or for a larger one
+def test_when_hosts_change_jobs_that_differ_in_their_names_are_looked_at_as_one(monkeypatch, slots):
+    """A user's hundreds of thousands, each of another name, cost a look at all hosts each, whenever
+    a host of anybody's had other slots."""
+    table, looks, suits = Table(), [], Server.suits
+    table.host("h1", slots=2, open_slots=0)
+    for n in range(1, 200):
+        table.arrive(f"{n}", slots=slots, name=f"n{n}")
+    monkeypatch.setattr(Server, "suits", lambda *given: looks.append(1) or suits(*given))
+    table.host("h1", slots=3, open_slots=0)
+    assert len(looks) < 5
+    assert table.host("h1", slots=4) == [f"{n}@h1" for n in range(1, 4 // slots + 1)]

