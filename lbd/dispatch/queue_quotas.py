@@ -24,14 +24,12 @@ class QueueRoom:
         self._targets = dispatcher.life.queues.targets
         self._dependents = dispatcher.life.dependents
         self._most_conditions = conditions_most(dispatcher.config.dispatch)
-        self._lists = dispatcher.life.jobs.lists
         self._most = dispatcher.config.dispatch.max_jobs
         self._ledger, self._most_bytes = dispatcher.ledger, dispatcher.config.dispatch.ledger_bytes
         self._coming = 0  # jobs on their way to the ledger
         self._coming_of_user: dict[str, int] = {}
         self._coming_of_host: dict[str, int] = {}
         self._coming_conditions: dict[str, int] = {}  # of a user
-        self._coming_names: dict[str, int] = {}  # in lists, likewise
 
     def why_not(self, sent: Submission) -> str:
         """Why these jobs are not let in now, "" if they are."""
@@ -64,10 +62,8 @@ class QueueRoom:
             more = conditions + self._coming_conditions.get(user, 0)
             if why := self._dependents.why_not(user, sent.origin, more, self._most_conditions):
                 return why
-        if names := names_in(sent):
-            names += self._coming_names.get(user, 0)
-            if why := self._lists.why_not(user, sent.origin, names):
-                return why
+        if why := self._jobs.lists.why_not(user, sent.origin, names_in(sent)):
+            return why
         if isinstance(sent, Submission):
             whose, disk = (user, sent.origin, sent.size_bytes), self._ledger.disk()
             if why := self._ledger.room.why_not(*whose, self._most_bytes, disk):
@@ -95,7 +91,7 @@ class QueueRoom:
         add_count(self._coming_of_user, user, more)
         add_count(self._coming_of_host, sent.origin, more)
         add_count(self._coming_conditions, user, sign * conditions_of(sent))
-        add_count(self._coming_names, user, sign * names_in(sent))
+        self._jobs.lists.comes(user, sign * names_in(sent))
 
     def _user(self, sent: Submission | JobRow) -> str:
         return share_of(sent.user, sent.uid, by_uid=self._by_uid)

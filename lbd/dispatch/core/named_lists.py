@@ -36,6 +36,7 @@ class NamedLists:
         self._of: dict[int, Lists] = {}  # by submission
         self._of_user: Counter[str] = Counter()  # names
         self._of_origin: Counter[str] = Counter()
+        self._coming: Counter[str] = Counter()  # of each user, on the way to the ledger
 
     def why_not(self, user: str, origin: str, more: int) -> str:
         """Why no submission with so many is let in, "" if it is."""
@@ -43,12 +44,19 @@ class NamedLists:
             (user, self._of_user[user], NAMES_OF_USER),
             (origin, self._of_origin[origin], HOST_USERS * NAMES_OF_USER),
         ):
-            if more and count + more > limit:
+            if more and count + self._coming[user] + more > limit:
                 return (
                     f"jobs of {name} in the queue name {count} hosts, features and resources (-x, "
                     f"--feature, --need; an array counts once), and the limit is {limit}"
                 )
         return ""
+
+    def comes(self, user: str, more: int) -> None:
+        """So many, of what is not in the queue yet."""
+        if more:
+            self._coming[user] += more
+            if not self._coming[user]:
+                del self._coming[user]
 
     def came(self, job: QueuedJob) -> QueuedJob:
         """It has not ended, and counts until it is `gone`. It shares its list of hosts."""

@@ -197,3 +197,11 @@ async def test_what_is_refused_takes_no_room(world, monkeypatch):
         with contextlib.suppress(LedgerTrouble):
             await submitted(world, 1)
     assert not any(world.ledger.room._of_user.values())
+
+
+async def test_lists_that_come_at_once_have_no_more_room(world, monkeypatch):
+    monkeypatch.setattr(named_lists, "NAMES_OF_USER", 150)
+    lists = ([f"{letter}{number}" for number in range(100)] for letter in "xyz")
+    said = await asyncio.gather(*(submitted(world, 1, excluded=names) for names in lists))
+    assert [one == "" for one in said].count(True) == 1
+    assert not world.dispatcher.life.jobs.lists._coming
