@@ -77,7 +77,7 @@ def fair(traffic: Traffic, level: Cuts) -> TagsFigures:
     return min(found, other, key=lambda figures: figures.unfairness)
 
 
-# The grid.
+# The grid
 
 
 def best_on_grid(traffic: Traffic, level: Cuts, objective: Objective) -> Cuts:
@@ -155,7 +155,7 @@ def host_costs(traffic: Traffic, points: Sequence[float], power: float) -> list[
     return rows
 
 
-# The descent.
+# The descent
 
 
 def refined(traffic: Traffic, start: Cuts, goal: Goal) -> TagsFigures:

@@ -93,7 +93,7 @@ def sita_e(traffic: Traffic) -> Means:
     return Means(waiting_s, slowdown)
 
 
-# Server expansion (section 6.1).
+# Server expansion (section 6.1)
 
 
 def expansion(traffic: Traffic, policy: str, limit: float = REASONABLE_SLOWDOWN) -> int | None:

@@ -1,9 +1,9 @@
-"""Jobs that have done nothing but wait, a hundred thousand of them in a few megabytes. Pure.
+"""Waiting jobs that have never started, a hundred thousand of them in a few megabytes. Pure.
 
-What a discipline may know of a job is the same for all of an array, and as a rule for all that one
-user submits: it is kept once, as their `kind`. What differs is in columns, with a row for each job
-in the order of their ids, which is that of their arrival. A job leaves its row when it begins, is
-held or ends. Rows that were left stay empty until they are more than half; then the others move up.
+What a discipline may know of a job is the same for all tasks of an array, and usually for all jobs
+that one user submits: it is stored once, as their `kind`. What differs is in columns, with a row
+for each job in the order of ids, which is the order of arrival. A job leaves its row when it
+starts, is held or ends. Its row stays empty until more than half are; then the others move up.
 """
 
 from array import array
@@ -18,14 +18,14 @@ from lbd.model import HostId, JobId
 
 EMPTY_MIN = 1000  # rows: with fewer, moving up is not worth it
 KINDS_KNOWN = 4096
-DIGITS_MAX = 18  # of an id that surely goes into a column
+DIGITS_MAX = 18  # of an id that always fits a column
 NO_INDEX = -1
 OWN = (
     "id",
     "submission",
     "array_index",
     "command_line",
-)  # of a job; the other fields make its kind
+)  # fields of the single job; the others make up its kind
 KIND_FIELDS = tuple(name for name in QueuedJob._fields if name not in OWN)
 kind_values: Callable[[QueuedJob], tuple[object, ...]] = attrgetter(*KIND_FIELDS)
 
@@ -38,7 +38,7 @@ def number_in(job: JobId) -> int:
 
 
 class Row:
-    """A job of the backlog, until another one leaves it: an `Entry` to who does not change it."""
+    """A job of the backlog; valid until another job leaves. It is an `Entry` for readers."""
 
     __slots__ = ("_backlog", "at")
     host: ClassVar[HostId | None] = None
@@ -76,7 +76,7 @@ class Row:
         submission, index, line = (column[self.at] for column in self._backlog.own)
         *shared, origin, at_once = kind_values(self.kind)  # the last of the fields
         own = submission, None if index == NO_INDEX else index
-        values = self.id, *shared, *own, origin, at_once, line  # in their order
+        values = self.id, *shared, *own, origin, at_once, line  # in field order
         return QueuedJob._make(values)
 
     @property
@@ -91,7 +91,7 @@ class Row:
 
 
 def add_count(counts: dict[str, int], key: str, more: int) -> None:
-    """Without those of which there are none."""
+    """Adds to a count; drops counts of zero."""
     if found := counts.get(key, 0) + more:
         counts[key] = found
     else:
@@ -128,7 +128,7 @@ class Backlog:
         ids = self.ids
         if not ids:
             return None
-        at = job_number - ids[0]  # if none between has moved up
+        at = job_number - ids[0]  # its place if no row in between is missing
         if not (0 <= at < len(ids) and ids[at] == job_number):
             at = bisect_left(ids, job_number)
             if at == len(ids) or ids[at] != job_number:
@@ -136,7 +136,7 @@ class Backlog:
         return Row(self, at) if self.kinds[at] is not None else None
 
     def takes(self, job: QueuedJob) -> bool:
-        """Accepts jobs that arrive in the order of their ids."""
+        """Whether the job can be added: jobs must arrive in the order of their ids."""
         return number_in(job.id) > (self.ids[-1] if self.ids else 0)
 
     def add(self, job: QueuedJob, number: int, work_s: float) -> Row:
@@ -188,7 +188,8 @@ class Backlog:
         self.kinds = list(compress(self.kinds, full))
 
     def in_line(self, line: HostConnection) -> list[tuple[int, int]] | None:
-        """Places and slots of those who stand in it, the first first; None if one needs more."""
+        """Returns places and slots of the jobs in that line, in order; None if one has other
+        needs."""
         here = [one == line for one in self.lines]
         kinds = [kind for kind in compress(self.kinds, here) if kind is not None]
         if any(kind.needs for kind in {id(kind): kind for kind in kinds}.values()):
@@ -197,7 +198,7 @@ class Backlog:
         return list(zip(compress(self.numbers, here), slots, strict=True))
 
     def aside(self) -> Iterator[Row]:
-        """Those in no line, the first first; each may join one as it is met."""
+        """Yields the jobs in no line, in order; each may join one when it is yielded."""
         if self.aside_count:
             for at, kind in enumerate(self.kinds):
                 if kind is not None and self.lines[at] is None:
@@ -205,14 +206,14 @@ class Backlog:
 
 
 class Rows:
-    """Some of the backlog's, by their ids, the first first. Who has left it is passed over."""
+    """Some jobs of the backlog, by id, in order. Skips those that have left it."""
 
     __slots__ = ("_backlog", "_begin", "_ids", "_sorted")
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
         self._ids = array("q")
-        self._begin = 0  # all before have left
+        self._begin = 0  # all before this have left
         self._sorted = True
 
     def add(self, row: Row) -> None:
