@@ -74,8 +74,7 @@ class Lim:
         self._stood_in_for = ""  # the site index that this host lacks now
         self._sends: set[asyncio.Task[None]] = set()
         self._in_flight: Counter[str] = Counter()
-        # goodbye was sent: send nothing more, not even in answer to a reply
-        self._last_words = False
+        self._last_words = False  # goodbye was sent: nothing follows, not even answers to replies
         self._stop = asyncio.Event()
         self._sampling = Loop("sampling", self._sample, self._died)
         self._ticking = Loop("ticking", self._tick, self._died)
@@ -115,8 +114,7 @@ class Lim:
         return self.sampler.interval_s()
 
     def _sample_memory(self) -> None:
-        """Makes the memory known at once, so that commands that need some can be sent here at
-        once."""
+        """Makes the memory known, so that commands that need some can come here at once."""
         empty = e.Sampled(Queues(), 0.0, 0.0, memory=self.sampler.memory.bytes.read())
         self.state.handle(empty, time.monotonic())
 

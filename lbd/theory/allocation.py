@@ -198,13 +198,12 @@ def least_turnaround(
     bound_s: float = math.inf,
     comes_by: ComesBy | None = None,
 ) -> Choice | None:
-    """Returns the best n that is not free yet; None if there never is one, or none ends before
-    `bound_s`.
+    """Returns the best n not free yet; None if there never is one, or none ends before `bound_s`.
 
     Predictor A waits for the same benefactors up to the size of each job, so only those sizes
-    matter. Where B is used, Q rises with n and R falls, so a stretch is skipped if its first wait
-    plus its last run exceed the best found so far. `comes_by` says whether n slots are free by a
-    time, at a tenth of the cost of computing when they are.
+    matter. With B, Q rises with n and R falls, so a stretch is skipped if its first wait plus its
+    last run exceed the best so far. `comes_by` says whether n slots are free by a time, at a tenth
+    of the cost of computing when.
     """
     first = max(free + 1, job.least)
     last = min(job.useful, free + releases.total)
@@ -214,14 +213,13 @@ def least_turnaround(
     second = by_size[1] if len(by_size) > 1 else 0  # up to here there are two benefactors
     alone = min(last, free + second)
     start = max(first, alone + 1)
-    # the fewest slots by A, and by B: Q rises with n within each
-    fewest = {first, min(start, last)}
+    fewest = {first, min(start, last)}  # by A and by B: Q rises with n in each
     if too_late(fewest, bound_s - job.run_s(last), bound_s, comes_by):
         return None
     found: list[tuple[float, int]] = []
 
     def look(slots: int) -> float:
-        """Returns the wait for `slots`, or a lower bound of it if they come too late to be best."""
+        """Returns the wait for `slots`, or a lower bound if they come too late to be best."""
         nonlocal bound_s
         runs_s = job.run_s(slots)
         if too_late({slots}, bound_s - runs_s, bound_s, comes_by):
@@ -237,8 +235,7 @@ def least_turnaround(
             break
     if start <= last:
         waits_s = {start: look(start), last: look(last)}
-        # nothing in the stretch ends sooner
-        stretches = [(waits_s[start] + job.run_s(last), start, last)]
+        stretches = [(waits_s[start] + job.run_s(last), start, last)]  # nothing in it ends sooner
         while stretches:
             soonest_s, low, high = heappop(stretches)
             if soonest_s >= bound_s * (1 - SMALL):

@@ -85,8 +85,7 @@ class Group(Placed):
     def laps(
         self, turn: int, line: HostConnection, stays: bool
     ) -> Iterator[tuple[int, int, int, Waiter]]:
-        """Yields the same with the turns in which they start. `stays`: all of them in the group's
-        place."""
+        """Yields the same with the turns in which they start. `stays`: all in the group's place."""
         for lap, (number, waiter) in enumerate(self.order(line)):
             if self.array == ALONE:
                 yield 0, number, number, waiter
@@ -102,8 +101,7 @@ NARROW = 100  # flows skipped in a row because they need more slots than their u
 
 
 class Waiting:
-    """One line. A job that left other than by `take` is skipped when met: its `line` differs by
-    then."""
+    """One line. A job that left other than by `take` is skipped when met: its `line` differs."""
 
     def __init__(self, line: HostConnection, shares: Shares, backlog: Backlog) -> None:
         self.line = line
@@ -170,8 +168,8 @@ class Waiting:
 
     def _next_of(self, user: str) -> tuple[Registered, Turn] | None:
         """Returns whose turn it is among one user's jobs, or all jobs where users do not matter.
-        Flows passed over have reached their limits, so there are no more of them than running jobs,
-        or need more slots than their user has left."""
+        Few flows are passed over: those at a limit, no more than there are running jobs, and those
+        that need more slots than their user has left."""
         shares, turns, passed, found = self._shares, self._turns[user], list[Turn](), None
         left, narrow = shares.slots_left(user), 0
         while turns and found is None and narrow < NARROW and left > 0:
@@ -204,8 +202,7 @@ class Waiting:
         return front
 
     def take(self, head: Entry, number: Callable[[], int]) -> None:
-        """The job starts, and is already out of the line. `number` gives a place at the end of the
-        line."""
+        """The job starts, and has already left the line. `number` gives a place at its end."""
         flow = self._shares.flow(head.job)
         heap = self._flows[flow]
         turn, item = heappop(heap)
@@ -281,8 +278,8 @@ class Waiting:
                 yield item
 
     def in_order_of_arrival(self) -> list[tuple[int, int]] | None:
-        """Returns places and slots of all waiting jobs, in order; None if some take turns or need
-        more than slots: then `order` gives the order. Cheap per job, as a million may wait."""
+        """Returns places and slots of all waiting jobs, in order, cheaply, as a million may wait.
+        None if some take turns or need more than slots: then `order` gives the order."""
         if len(self._flows) != 1:
             return None
         entries: dict[Entry, tuple[int, int]] = {}
