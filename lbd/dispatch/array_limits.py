@@ -18,8 +18,8 @@ def conditions_most(own: DispatchConfig) -> int:
 
 
 def fault_of_tasks(sent: Submission, words: int, after: int, own: DispatchConfig) -> str:
-    """Returns why there cannot be so many tasks; "" if there can. `words`: arguments and variables;
-    `after`: jobs that each task waits for."""
+    """Returns why there cannot be that many tasks; "" if there can. `words`: arguments and
+    variables; `after`: jobs that each task waits for."""
     if not 1 <= sent.count <= own.max_array:
         return f"--array: {sent.count} tasks; dispatch.max_array is {own.max_array}"
     if sent.count > 1 and words > TASK_WORDS_MAX:

@@ -64,7 +64,7 @@ class Calls:
         return str(dict(context.invocation_metadata() or ()).get(HOST_HEADER, ""))
 
     def looked_into(self, host: str, selectors: int) -> None:
-        """Charges the host's next calls for reading so many selectors, which are short."""
+        """Charges the host's next calls for reading `selectors` selectors, which are short."""
         self.answered(host, selectors * SELECTOR_BYTES)
 
     def answered(self, host: str, size_bytes: int) -> None:

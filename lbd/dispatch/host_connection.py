@@ -55,8 +55,8 @@ class Paces:
     async def reports_turn(
         self, host: str, reports: int, size_bytes: int, line: "HostConnection"
     ) -> bool:
-        """Waits likewise until so many reports of a message that has had its turn may be carried
-        out."""
+        """Waits likewise until that many reports of a message that has had its turn may be
+        processed."""
         turns = max(0.0, (reports * REPORT_BYTES - size_bytes) / TURN_BYTES)
         now_s = time.monotonic()
         wait_s = self._rates.turn_s(host, now_s, math.inf, turns) or 0.0

@@ -210,8 +210,8 @@ class Operations:
     # -- of people -------------------------------------------------------------------------------
 
     async def _status(self, request: Json, _caller: Caller) -> Json:
-        """`slots`: the number of slots that the caller would refuse a job for if no host had
-        them."""
+        """Waits for news while no known host has `slots` slots, as the caller would conclude that
+        none has."""
         slots = r.count(request, "slots")
         while slots > self._state.table.most_slots() and await more_is_known(self._state):
             pass

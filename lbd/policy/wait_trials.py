@@ -20,7 +20,7 @@ from lbd.theory.owner_periods import safe_limit_s
 
 LIMITS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 60, 120, 240)  # steps
 FEWEST_WAITS = 150  # times that an owner came back, before any result is trusted
-MOST_HOSTS = 64  # with imaginary tasks; more would not tell more
+MOST_HOSTS = 64  # with imaginary tasks; more would add nothing
 
 
 @dataclass(slots=True)

@@ -76,7 +76,7 @@ class Live:
     held: str = ""
     lease: Lease | None = None
     stop_reason: str = ""  # CANCEL or REQUEUE, to apply once its attempt is over
-    signal: int = 0  # with which it is told so, or that it was sent
+    signal: int = 0  # that ends its attempt, or that it was sent
     signal_of: str = ""  # who requested that
     reason: str = ""  # of what last happened to it
     requeued: float | None = None  # UNIX seconds: when it was requeued after its end

@@ -114,13 +114,13 @@ class Server:
         return not job.needs or self.lacks(job) is None
 
     def at_once(self, job: QueuedJob, slots: int) -> int:
-        """Returns how many such jobs it can hold on so many slots."""
+        """Returns how many such jobs it can hold on that many slots."""
         count = max(0, slots) // job.slots
         most = jobs_at_once(job.needs, self.facts()) if job.needs else None
         return count if most is None else min(count, most)
 
     def now(self, job: QueuedJob, slots: int, facts: Facts | None = None) -> int:
-        """Returns how many such jobs, which must suit it, can start on so many slots now; with
+        """Returns how many such jobs, which must suit it, can start now on that many slots; with
         `facts`, at that point."""
         count = max(0, slots) // job.slots
         if not job.needs:

@@ -176,7 +176,7 @@ class Shares:
         return min(count, self.name_limit(job.name) or count, job.at_once or count)
 
     def obstacle(self, job: QueuedJob, count: int = 1) -> str:
-        """Returns why not so many jobs of this flow may start for now; "" if they may."""
+        """Returns why `count` jobs of this flow may not start for now; "" if they may."""
         if self.slots_left(job.user) < count * job.slots:
             limit = self.rules.user_slots
             if count * job.slots > limit:

@@ -81,7 +81,7 @@ class Dependents:
         self._of_origin: Counter[str] = Counter()
 
     def why_not(self, user: str, origin: str, more: int, most: int) -> str:
-        """Returns why jobs with so many more conditions are not accepted; "" if they are."""
+        """Returns why jobs with `more` further conditions are not accepted; "" if they are."""
         for name, count, limit in (
             (user, self._of_user[user], most),
             (origin, self._of_origin[origin], HOST_USERS * most),

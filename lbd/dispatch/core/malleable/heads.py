@@ -65,7 +65,7 @@ class Asked:
 
 @dataclass(slots=True, eq=False)
 class Expected:
-    """A prediction of when so many slots of the jobs `of` will be free."""
+    """A prediction of when `missing` slots of the jobs `of` will be free."""
 
     missing: int
     of: dict[JobId, int]

@@ -184,7 +184,7 @@ def spread(needed: int, releases: Releases) -> Spread:
 
 
 def within(needed: int, held: Releases | None) -> Spread | None:
-    """Returns when so many slots are released; more than are held are released in several
+    """Returns when `needed` slots are released; more than are held are released in several
     rounds."""
     if held is None or not held.total:
         return None

@@ -227,7 +227,8 @@ class LineMaker:
             self.steps += self.waits[-1].steps
 
     def asks(self, job: QueuedJob, rows: Sequence[int], not_before_s: float) -> None:
-        """Adds queries for when a job would have so many slots, in ascending order."""
+        """Adds queries for when a job would have each of these numbers of slots, in ascending
+        order."""
         nothing = Lives((), None), NEW
         barred = self._not_for(job)
         self.waits += [

@@ -43,8 +43,8 @@ class QueueOutlook:
         return (self.head.wait_s if self.head is not None else None) or 0.0
 
     def behind_s(self, slots: int) -> float | None:
-        """Returns the time until the jobs of so many slots have been worked off; None if too few
-        have ended."""
+        """Returns the time until that many slots' jobs have been worked off; None if too few have
+        ended."""
         if self.slot_times is None or not self.total:
             return None
         return slots * self.slot_times[2] / self.total
