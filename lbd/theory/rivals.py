@@ -43,7 +43,7 @@ def at_random(traffic: Traffic) -> Means:
 def least_work(traffic: Traffic) -> Means:
     """Least-Work-Remaining, equal to a central queue: M/G/h, by the usual approximation
 
-         E[Q] = E[Q of M/M/h] · E[X²] / E[X]² · ½
+        E[Q] = E[Q of M/M/h] · E[X²] / E[X]² · ½
 
     The paper's formula (section 5.1) lacks the ½; without it one host would wait twice what
     Pollaczek and Khinchine prove, and an exponential size twice the exact value.
