@@ -53,8 +53,7 @@ class Sampler:
         self._machine = MachineCpu()
 
     def interval_s(self, jitter: bool = True) -> float:
-        """Returns the time until the next reading. In host scope it is always 1 / sample_hz, jitter
-        aside."""
+        """Returns the time to the next reading: in host scope 1 / sample_hz, jitter aside."""
         even_s = 1.0 / self.config.sample_hz
         if self.scope.scans:
             share = self.config.scan_core_share
