@@ -17,8 +17,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Ferry:
-    """Our own pipe. Belongs to one thread, which may have to wait for the lock of the other
-    pipe."""
+    """Our own pipe. Used by one thread, which may wait for the lock of the other pipe."""
 
     def __init__(self) -> None:
         self._out, self._in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -28,8 +27,7 @@ class Ferry:
             self._bytes = fcntl.fcntl(self._in, fcntl.F_GETPIPE_SZ)
 
     def read(self, pipe: int, limit_bytes: int) -> bytes:
-        """Returns bytes, b"" at the end of file. Raises OSError, BlockingIOError if there are
-        none."""
+        """Returns bytes, b"" at the end. Raises OSError, BlockingIOError if there are none."""
         limit_bytes = min(limit_bytes, self._bytes)
         count = os.splice(pipe, self._in, limit_bytes, flags=os.SPLICE_F_NONBLOCK)
         return self._take(count)
@@ -41,8 +39,7 @@ class Ferry:
         return data
 
     def write(self, pipe: int, data: memoryview) -> int:
-        """Returns how many bytes were written. Raises OSError, BlockingIOError if there is no
-        room."""
+        """Returns how much was written. Raises OSError, BlockingIOError if there is no room."""
         left = os.write(self._in, data[: min(self._bytes, room_bytes(pipe))])
         try:
             done = os.splice(self._out, pipe, left, flags=os.SPLICE_F_NONBLOCK)

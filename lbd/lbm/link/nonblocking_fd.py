@@ -59,8 +59,7 @@ class FdCalls:
         self.written_bytes = 0
 
     def read(self, limit_bytes: int, patience_ms: int = 0) -> bytes | None:
-        """Returns b"" at the end of file; None if there is nothing, and nothing comes in a moment.
-        Raises OSError."""
+        """Returns b"" at the end of file; None if nothing comes in a moment. Raises OSError."""
         is_terminal = self._kind is DescriptorKind.TERMINAL and not self._ours
         # A read of a terminal that finds nothing would take bytes that come after our close.
         if (is_terminal or patience_ms) and not self.is_ready(select.POLLIN, patience_ms):
@@ -244,8 +243,7 @@ class Descriptor:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
     def _events(self, wanted: int) -> int:
-        """Returns the wanted events that poll(2) sees now, for a polled descriptor. Raises
-        OSError."""
+        """Returns the wanted events that poll(2) sees now. Raises OSError."""
         self._check_open()
         events = self._calls.is_ready(wanted)
         if self._ours and events & ALONE[wanted] and not self._may_hang_up:
@@ -385,8 +383,7 @@ class Descriptor:
         return self._calls.unread_bytes()
 
     def is_trouble(self, problem: OSError) -> bool:
-        """Whether it is a real error, rather than a sign that nobody holds the other end any
-        more."""
+        """Whether it is a real error, not a sign that nobody holds the other end any more."""
         gone = isinstance(problem, BrokenPipeError | ConnectionResetError)
         return not gone and not (problem.errno == errno.EIO and self._may_hang_up)
 

@@ -17,7 +17,7 @@ import signal
 
 # origin -> target
 RUN = b"R"  # RunRequest, first
-WORKDIR = b"G"  # StageRequest, first: a private directory, which lasts until HANGUP
+WORKDIR = b"G"  # WorkdirRequest, first: a private directory, which lasts until HANGUP
 STDIN = b"0"  # bytes; empty = end of file
 SIGNAL = b"S"  # one byte, the signal number
 FORCE = b"K"  # kill the whole tree now
