@@ -117,8 +117,7 @@ class Threads:
     def watch(
         self, descriptor: int, events: int, call: Callable[[], object]
     ) -> Callable[[], object]:
-        """Calls `call` as soon as poll(2), which may hang, reports the events. Returns a function
-        that ends that."""
+        """Calls `call` once poll(2), which may hang, sees the events. Returns what ends that."""
         return self._watch.add(descriptor, events, call, asyncio.get_running_loop())
 
     async def wait(self, call: Call) -> object:
@@ -175,9 +174,8 @@ class Threads:
         after: Call | None = None,
         before: Callable[[int], object] | None = None,
     ) -> None:
-        """Closes a descriptor outside the event loop, and not before the call `after` has ended:
-        otherwise its number could belong to another descriptor by then. `before`: called with the
-        descriptor first."""
+        """Closes a descriptor in a thread, after the call `after` has ended: otherwise its number
+        could be another descriptor's by then. `before`: called with the descriptor first."""
         close = (
             partial(close_after, before, descriptor) if before else partial(os.close, descriptor)
         )
@@ -192,8 +190,7 @@ class Threads:
             self._close(close)
 
     def discard(self, descriptor: int) -> None:
-        """Closes a descriptor that was received and never used, so that a socket does not
-        linger."""
+        """Closes a received descriptor that was never used, so that no socket lingers."""
         self._close(partial(close_descriptor, descriptor))
 
     def finish(self, sock: socket.socket) -> None:
@@ -210,8 +207,7 @@ class Threads:
         self._close(close)
 
     def _close(self, close: Callable[[], object]) -> None:
-        """A thread that closes one descriptor goes on to the next; another thread starts only if
-        all are busy."""
+        """A closing thread goes on to the next descriptor; another starts only if all are busy."""
         self._closing.append(close)
         if all(closer.began_s for closer in self._closers):
             closer = self.start(self._close_all)
