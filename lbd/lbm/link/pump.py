@@ -168,8 +168,7 @@ class Source:
         return task
 
     def left(self, number: int = 0) -> SourceState:
-        """Returns the state for another LBM. Called between two steps of the event loop, after
-        which there are none. Raises NotNow."""
+        """The state for another LBM; no further step of the event loop follows. Raises NotNow."""
         self._take_up_what_was_read()
         return replace(self._state, number=number, descriptor=self._descriptor.left())
 

@@ -300,8 +300,7 @@ class DispatcherLine:
     # From one LBM to the next
 
     def left(self) -> list[QueuedAttempt]:
-        """The attempts for another LBM. Called between two steps of the event loop, after which
-        there are none."""
+        """The attempts for another LBM; no further step of the event loop follows."""
         for held in list(self._held.values()):
             if held.attempt.execution.phase in UNFINISHED:
                 held.attempt.feed(e.Resumed())
