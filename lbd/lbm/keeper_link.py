@@ -302,7 +302,7 @@ class KeeperLink:
     async def _send_rest(
         self, sock: socket.socket, rest: memoryview, job: JobId, spawned: Spawned
     ) -> None:
-        """Even if we are cancelled: half an order would swallow whatever is sent next."""
+        """Sends on even if we are cancelled: half an order would swallow whatever follows."""
 
         async def send() -> None:
             try:

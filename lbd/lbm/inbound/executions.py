@@ -68,8 +68,8 @@ class Live(Protocol):
 
 
 class Signals:
-    """Signals of one command that wait for the keeper. Each number is kept once, as a process does,
-    so that nobody's signals delay the orders for other commands."""
+    """Signals of one command that wait for the keeper. Each number is kept once, as pending
+    signals of a process are, so that nobody's signals delay the orders for other commands."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, None] = {}  # in order

@@ -107,7 +107,7 @@ def fault_of(request: lbm_pb2.RunRequest) -> str:
 
 
 def count_words(request: lbm_pb2.RunRequest) -> int:
-    """Of the order for the keeper, where each word takes more bytes than here."""
+    """Counts the words of the order for the keeper, where each takes more bytes than here."""
     stage = request.workdir
     return len(request.argv) + len(request.environment) + len(stage.send) + len(stage.fetch)
 

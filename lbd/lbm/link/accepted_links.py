@@ -85,7 +85,7 @@ class AcceptedLinks:
 
     @contextmanager
     def opening(self) -> "Iterator[None]":
-        """Surrounds the time in which the origin, but not this host, has the stream continue."""
+        """Covers the time until a stream continues here that continues for its origin already."""
         self._half_open += 1
         try:
             yield

@@ -210,7 +210,7 @@ class PeerLink:
 
 
 async def resume(stream: Stream, call: "Call", host: str) -> bool:
-    """Resumes in the same step if the other LBM does; returns whether. Raises LostContact."""
+    """Resumes, in the same step, if the other LBM does. Returns whether. Raises LostContact."""
     try:
         await call.write(tags.pack(0, tags.RESUME, stream.counts()))
         answer = await call.read()

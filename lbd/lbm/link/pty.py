@@ -235,8 +235,8 @@ class CallersTerminal:
 
 
 def set_if_raw(descriptor: int, wanted: Attributes, modes: Attributes) -> None:
-    """Sets the modes, in a thread, unless somebody else, a shell for instance, has set it
-    meanwhile.
+    """Sets the modes, in a thread, unless somebody else, such as a shell, has set
+    others meanwhile.
 
     It may be our own controlling terminal with us in its background: then SIGTTOU would stop us.
     """

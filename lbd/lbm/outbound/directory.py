@@ -192,7 +192,7 @@ class Directory:
 
 
 def program_key(request: ClientRequest) -> bytes:
-    """For a program looked up on PATH; b"" for a path, which a build may be about to create."""
+    """A key for a program on PATH; b"" for a path, which a build may be about to create."""
     if b"/" in request.argv[0]:
         return b""
     path = next((item for item in request.environment if item.startswith(b"PATH=")), b"")

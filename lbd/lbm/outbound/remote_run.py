@@ -188,7 +188,7 @@ class RemoteRun:
                 self._threads.close(file)
 
     def _exited(self, number: int) -> None:
-        """It has ended, by signal `number` unless 0; its output may still be under way."""
+        """Notes the end, by signal `number` unless 0; output may still be under way."""
         self._state.has_exited = True
         if self._state.asked_to_end and number:
             self._give_up_soon()
@@ -343,7 +343,7 @@ class RemoteRun:
 
     @property
     def is_untouched(self) -> bool:
-        """It has printed nothing, and nothing was read for it, so another could take its place."""
+        """Whether nothing was printed by it or read for it: another could take its place."""
         is_read = self._stdin is not None and self._stdin.read_bytes
         return not self._state.has_printed and not is_read
 

@@ -83,7 +83,7 @@ class UserNames:
         self._names: LookUps[int, str] = LookUps(find, clock_s, ANSWER_S)
 
     async def learn(self, uid: int) -> None:
-        """So that `of` need not wait while a question of that user is answered."""
+        """Looks the name up, so that `of` need not wait during a question of that user."""
         await self._names.look_up(uid, person_of(uid))
 
     def of(self, uid: int) -> str:

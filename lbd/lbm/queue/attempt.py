@@ -199,7 +199,7 @@ class Attempt(Performer):
     # The start
 
     async def _dry_start(self) -> e.NotStarted | None:
-        """Before any of its gang begins: what one host forbids shall stop them all."""
+        """Runs before any of its gang begins: what one host forbids stops them all."""
         path = self.files.path if self.files else b""
         order = make_order(self.request, self.admitted.run_as, self.host.rules.config, path)
         order.job = self.id

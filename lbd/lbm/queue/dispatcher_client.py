@@ -177,7 +177,7 @@ class DispatcherClient:
         return self._checked(first.submitted), answers
 
     def _checked(self, reply: pb.SubmitReply) -> pb.SubmitReply:
-        """We keep some bytes for each job that the reply names. Raises Unavailable."""
+        """Checks the reply, since we keep bytes for each job it names. Raises Unavailable."""
         if reply.error or (reply.first > 0 and 0 < reply.count <= COUNT_MAX):
             return reply
         text = f"{reply.count} jobs from number {reply.first}"

@@ -90,7 +90,7 @@ async def make_room(
         totals[uid] -= found
         if not found and spool.calls.is_under_way(uid, "room"):
             if not spool.calls.is_under_way(uid, "room", STUCK_S):
-                break  # nobody else shall lose anything for that
+                break  # no other user shall lose output for that
             dropped.written.setdefault(uid, []).append(dropping.get(uid, ""))
         if not found:
             del totals[uid]  # the rest belongs to running attempts

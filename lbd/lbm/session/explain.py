@@ -29,7 +29,7 @@ from lbd.policy.needs import counted_peak
 from lbd.text.one_line import one_line
 
 ANSWER_S = 2.0
-FOR_GOOD = "admission"  # the phase of rules that refuse for good
+FOR_GOOD = "admission"  # the phase of permanent refusals by rules
 # Questions at once. A user who looks into a directory that hangs occupies a turn for that long, so
 # each user has a turn of their own too.
 CHECKS = 4  # for other hosts

@@ -95,7 +95,7 @@ def knows_results() -> bool:
 
 
 def status_by_pidfd(pidfd: int) -> int | None:
-    """Of a process that was waited for; None before, or if the kernel does not tell."""
+    """Returns the status of a waited-for process; None before, or if the kernel hides it."""
     asked = bytearray(INFO.pack(PIDFD_INFO_EXIT, *(0,) * 13))
     try:
         fcntl.ioctl(pidfd, PIDFD_GET_INFO, asked)
@@ -106,7 +106,7 @@ def status_by_pidfd(pidfd: int) -> int | None:
 
 
 def status_in_stat(pid: int, seen: TaskStat) -> int | None:
-    """Of a process not waited for yet, if we may see it: otherwise the kernel shows 0."""
+    """Returns the status of a process not waited for; None if hidden (the kernel shows 0)."""
     try:
         if os.geteuid() not in (0, os.stat(f"/proc/{pid}").st_uid):
             return None

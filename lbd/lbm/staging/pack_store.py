@@ -81,7 +81,8 @@ class PackRoom:
         self._of_user: Counter[int] = Counter()
 
     def left(self, uid: int, free: int) -> int:
-        """Half of what is free and what the user has: others have as much left."""
+        """How much more the user may take: in total half of what is free or the user's, so that
+        others have as much left."""
         return max(0, (free - self._of_user[uid]) // 2)
 
     def take(self, name: str, uid: int, size: int) -> None:
@@ -133,7 +134,7 @@ class PackStore:
         return name, os.open(self.root / (name + PACK + UNFINISHED), flags, 0o600)
 
     def finish(self, name: str, descriptor: int) -> None:
-        """All of it is written: once we return it survives everything. Raises OSError."""
+        """Finishes a written pack: once we return it survives everything. Raises OSError."""
         os.fsync(descriptor)
         (self.root / (name + PACK + UNFINISHED)).rename(self.root / (name + PACK))
         sync(self.root)

@@ -62,7 +62,7 @@ async def receive_pack(
 
 
 def write(file: BinaryIO, data: bytes, directory: str) -> None:
-    """Leaves the last of the disk to jobs that run. Raises Unavailable, OSError."""
+    """Writes data, but leaves the last of the disk to jobs. Raises Unavailable, OSError."""
     short = shortage_of(Path(directory))
     if short.wanted_bytes and short.room_bytes < len(data):
         raise Unavailable(f"the disk of {directory} has no room for them")

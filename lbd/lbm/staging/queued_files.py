@@ -226,7 +226,7 @@ class QueuedFiles:
                 await self.done(notes[part[0]], part[0])
 
     async def _bring_all(self, group: asyncio.TaskGroup) -> None:
-        """Each user's one after the other: a step runs as its user, who may delay its end."""
+        """Brings each user's in turn: a step runs as its user, who may keep it from ending."""
         while True:
             job = await self._ended.get()
             uid = self._in_hand[job.id].uid

@@ -157,7 +157,7 @@ class UsageStore:
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
     def let_go(self, problem: Exception) -> None:
-        """After a question that failed: the next one opens the file as it is then."""
+        """Closes after a failed question: the next one opens the file as it is then."""
         if isinstance(problem, sqlite3.Error) and is_damage(problem):
             with contextlib.suppress(OSError):
                 self._set_aside(str(problem))
