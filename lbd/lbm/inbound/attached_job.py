@@ -187,7 +187,7 @@ class AttachedJob(Performer):
         self.take_up(left.running)
 
     async def go_on(self) -> None:
-        """Replaces `serve` for a command that an earlier LBM has begun."""
+        """Continues a command that an earlier LBM has begun, in place of `serve`."""
         if self.execution.process is not None:
             self._follow_ends()
         self.feed(e.Resumed())

@@ -166,7 +166,7 @@ class JobStdio:
         return left
 
     def restore(self, left: StdioState) -> None:
-        """Replaces `make`. Raises OSError, ValueError."""
+        """Restores it, in place of `make`. Raises OSError, ValueError."""
         self._state = left
         if left.pty is not None:
             self.pty = Pty.restored(left.pty, self._threads)
@@ -192,7 +192,7 @@ class JobStdio:
         self.childs = []
 
     def close(self) -> None:
-        """Replaces `pump`."""
+        """Closes our ends, in place of `pump`."""
         for end in (self._stdin, *self._outputs.values()):
             if end is not None:
                 end.close()
@@ -212,7 +212,7 @@ class JobStdio:
         return tuple(source.start() for source in self._outputs.values())
 
     def drain(self) -> "tuple[asyncio.Task[None], ...]":
-        """Replaces `pump`, after `writers_gone`; most outputs need no task then."""
+        """Used in place of `pump`, after `writers_gone`; most outputs need no task then."""
         return tuple(source.start() for source in self._outputs.values() if not source.drain())
 
     def stopped(self) -> None:

@@ -132,8 +132,8 @@ class Source:
         self._descriptor.hurry()
 
     def drain(self) -> bool:
-        """Replaces `run` once the writers are gone: sends what is there, and closes the descriptor.
-        Returns whether that was all, without a wait."""
+        """Used in place of `run` once the writers are gone: sends what is there, and closes the
+        descriptor. Returns whether that was all, without a wait."""
         with contextlib.suppress(OSError):  # `run` gets it too
             while self._room.is_set():
                 data = self._descriptor.read_now(self._piece_bytes)
@@ -157,7 +157,7 @@ class Source:
         return await self._descriptor.lost_bytes()
 
     def close(self) -> None:
-        """Replaces `run`."""
+        """Closes the descriptor, in place of `run`."""
         self._descriptor.close()
 
     def start(self) -> "asyncio.Task[None]":
@@ -323,7 +323,7 @@ class Sink:
             call()
 
     def close(self) -> None:
-        """Replaces `run`, or ends it."""
+        """Closes the descriptor, in place of `run` or after it."""
         if self._of_command and self._state.taken_bytes is None:
             with contextlib.suppress(OSError, ValueError):
                 unread = self._descriptor.unread_bytes_now()

@@ -330,7 +330,7 @@ class RemoteRun:
         )
 
     def restore(self, left: FarRun, talk: Conversation) -> None:
-        """Replaces `start`. Raises OSError, DecodeError, ValueError."""
+        """Restores it, in place of `start`. Raises OSError, DecodeError, ValueError."""
         self._state, self._talk = left, talk
         if left.ended is not None:
             self._ended, self._final = True, lbm_pb2.Ended.FromString(left.ended)

@@ -328,7 +328,7 @@ class Connection:
         self._frames.share.add(len(left.received) + len(left.request))
 
     async def go_on(self) -> None:
-        """Replaces `serve` after `take_up`."""
+        """Continues what `take_up` has restored, in place of `serve`."""
         command = self.command
         if command is None:  # its request had no effect yet: it is read again
             return await self.serve()
