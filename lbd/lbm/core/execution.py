@@ -386,9 +386,7 @@ class Execution:
         return [e.Spawn(until_s - now_s if until_s is not None else None)]
 
     def _started(self, process: Process, now_s: float) -> list[Action]:
-        """If it was to be killed meanwhile, the keeper may not have known the command at that
-        time.
-        """
+        """Notes the start. The keeper may not have known the command when it was to be killed."""
         self.process = process
         self.phase = Phase.ENDING if self.asked >= Asked.END else Phase.RUNNING
         if self.spec.timeout_s and self.phase is Phase.RUNNING:

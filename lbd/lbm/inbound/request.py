@@ -284,7 +284,7 @@ def account_variables(account: LocalUser) -> dict[bytes, bytes]:
 
 
 def place_of(request: lbm_pb2.RunRequest) -> int:
-    """Where the command's place at its terminal is; 0 without one."""
+    """Whether the command starts in front of or behind its terminal; 0 without one."""
     if not request.HasField("terminal"):
         return 0
     return BEHIND if request.terminal.background else IN_FRONT

@@ -135,7 +135,7 @@ def opens_text(hours: WeekHours) -> str:
 
 
 def moment_of(unix_minutes: int) -> Moment:
-    """In local time."""
+    """Returns the moment in local time."""
     now = time.localtime(60 * unix_minutes)
     return Moment(now.tm_min, now.tm_hour, now.tm_mday, now.tm_mon, now.tm_wday)
 
@@ -151,7 +151,7 @@ def time_of_day(unix_s: float) -> str:
 
 
 def groups_of(account: LocalUser) -> frozenset[str]:
-    """By name, as far as they have one. Asks the user database, which may be slow (LDAP)."""
+    """The account's groups that have a name. Asks the user database, which may be slow (LDAP)."""
     return frozenset(filter(None, map(group_name, account.groups)))
 
 

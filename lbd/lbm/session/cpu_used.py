@@ -53,7 +53,7 @@ class CpuUsed:
 
 
 def used_s(roots: Mapping[str, Root]) -> dict[str, float]:
-    """Without a cgroup, what the live processes and their ended children have used."""
+    """CPU seconds by job; without a cgroup, of live processes with their ended children."""
     counted = {job: group_cpu_s(root.group) for job, root in roots.items()}
     everybody = process_table.everybody() if None in counted.values() else {}
     found = {}

@@ -78,7 +78,7 @@ class HostQuestions:
         answer: Callable[[Asked, str], Awaitable[Message]],
         operation: str = "",
     ) -> "grpc.RpcMethodHandler[bytes, bytes]":
-        """Like `handler`, for questions that are such a message."""
+        """Like `handler`, for questions that are messages of that kind."""
         return self.handler(partial(parsed, kind), answer, operation)
 
     def wait_s(self, caller: str, size_bytes: int) -> float | None:

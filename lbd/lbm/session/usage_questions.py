@@ -107,7 +107,7 @@ class UsageAnswers:
         return pb.HistoryReply(jobs=[past(number, usage) for number, usage in rows])
 
     async def past(self, asked: pb.PastRequest, host: str) -> pb.PastReply:
-        """As far as the asking `host` may know. Raises Unavailable, PeerError."""
+        """Answers as far as the asking `host` may know. Raises Unavailable, PeerError."""
         longest = max(map(len, (asked.user, asked.name, asked.host, *asked.states)))
         if longest > PATTERN_CHARS or len(asked.states) > STATES_MAX:
             raise PeerError("question too long")
