@@ -1,6 +1,4 @@
-"""The LBM's keeper over time: connects to it, replaces it while it is idle, restarts it, ends
-it.
-"""
+"""The LBM's keeper over time: connects to it, replaces it while idle, restarts it, ends it."""
 
 import asyncio
 import contextlib

@@ -19,7 +19,7 @@
    for another host at most `evicted_wait_s`.
 4. The charge that the LIM holds for it, because the LIM picked the place or was notified of it, is
    discharged exactly once.
-5. It tries MAX_TRIES hosts at most, and none that has refused it twice; then it runs here. A
+5. It tries MAX_TRIES hosts at most, and no host again that has refused it; then it runs here. A
    command that may not run here waits for room, at most `hold_limit_s` in total, however often it
    finds hosts full.
 6. The user's choice holds: a command that may run in one place only fails (125) rather than run

@@ -1,5 +1,4 @@
-"""The search for a host that takes a command: which hosts are excluded, and how long to keep
-trying.
+"""The search for a host that takes a command: which hosts are excluded, when to give up.
 
 Excluded are the hosts that the user excluded or that have refused the command; those that recently
 said they lack its directory or its program; those that have too few free slots for it; and, until

@@ -17,7 +17,7 @@ waits depends on `admission.decide_by`:
   them are free;
 - **timer**: a fixed time.
 
-Tasks of a gang only continue together. For them it counts on how many of their hosts the owner is
+Tasks of a gang only continue together. What matters is at how many of their hosts the owner is
 back, and either all start again elsewhere or none does. Moving then costs the time for which the
 gang has run, however many hosts are left, so each of these bears one n-th of it. For gangs
 **trials**, which know only single commands, means **work**.

@@ -1,7 +1,8 @@
 """The shell of an Execution for a command of another host's user on this host.
 
 One `AttachedJob` serves one conversation with the host where its user waits. If the origin hangs up
-or the stream breaks (the caller died, its host is cut off), it runs on alone until it has ended.
+or the stream breaks (the caller died, its host is cut off), the `AttachedJob` goes on alone until
+the command has ended.
 
 It is one file because the command and its origin each end the other.
 """

@@ -3,8 +3,8 @@
 The account under which it is admitted and runs is what the dispatcher says beside the request; the
 submitting host had proven its name to the dispatcher. What the request itself says must agree.
 
-An array's attempts differ in little more than their names. To read the request of each again, and
-to write its whole environment for the keeper, took longer than a short job runs.
+An array's attempts differ in little more than their names. Reading the request of each again, and
+writing its whole environment for the keeper, took longer than a short job runs.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""The request of an `lbrun` to its LBM: a RUN frame, read. Pure."""
+"""The request of an `lbrun` to its LBM, as read from a RUN frame. Pure."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field

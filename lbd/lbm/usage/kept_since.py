@@ -1,8 +1,8 @@
 """Since when a host's accounting is complete.
 
-That is since its file was made or, if jobs have been dropped from it, since the last of those
-ended. The date is kept in the file itself, so that a copy has it too, and by a trigger of SQLite,
-so that no code that drops jobs has to maintain it.
+It is complete since its file was made or, if jobs have been dropped from it, since the last of
+those ended. The date is kept in the file itself, so that a copy has it too, and by a trigger of
+SQLite, so that no code that drops jobs has to maintain it.
 """
 
 import sqlite3
