@@ -40,7 +40,7 @@ async def open_workdir(host: InboundContext, message: bytes, caller: str) -> str
     try:
         request = parsed(lbm_pb2.WorkdirRequest, message)
     except DecodeError:
-        raise FilesRefused("the request is not a StageRequest") from None
+        raise FilesRefused("the request is not a WorkdirRequest") from None
     if caller not in ("", request.origin):
         raise FilesRefused(f"{caller} asks in the name of {request.origin}")
     admitted = await host.admit(request.user, request.uid, request.origin)

@@ -222,7 +222,7 @@ class Workdirs:
     def _start_removing(
         self, entry: bytes, is_used: Callable[[], bool], workdir: Workdir | None = None
     ) -> None:
-        task = asyncio.create_task(self._remove(entry, is_used), name="remove a stage")
+        task = asyncio.create_task(self._remove(entry, is_used), name="remove a workdir")
         self._removing[task] = workdir
         task.add_done_callback(self._removing.pop)
 
