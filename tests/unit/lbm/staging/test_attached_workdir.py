@@ -95,7 +95,7 @@ async def test_a_host_that_takes_no_files_is_not_waited_for(host):
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"\xff", "not a StageRequest"),
+        (b"\xff", "not a WorkdirRequest"),
         (lbm_pb2.WorkdirRequest(id="h3-7", origin="h3").SerializeToString(), "in the name of h3"),
         (lbm_pb2.WorkdirRequest(id="../x", origin="h1").SerializeToString(), "lacks an id of h1's"),
         (lbm_pb2.WorkdirRequest(id="h3-7", origin="h1").SerializeToString(), "lacks an id of h1's"),
