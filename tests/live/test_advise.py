@@ -51,7 +51,7 @@ def test_advice_says_what_would_have_been_better_and_by_how_much(lab):
     }  # fmt: skip
 
 
-def test_for_people(lab):
+def test_advice_for_people(lab):
     result = lab.run("h1", "lbctl", "advise", "--since", "2h", check=True, timeout=120)
     assert result.stderr == ""  # progress is for terminals
     first, measured, span, _, heading, now, *_ = result.stdout.splitlines()

@@ -111,7 +111,7 @@ def test_a_parallel_make_runs_elsewhere(lab, tree):
 
 
 @pytest.mark.parametrize("more", [(), ("--timeout", "60")])
-def test_what_stays_keeps_the_jobserver(lab, tree, more):
+def test_a_command_that_runs_here_keeps_the_jobserver(lab, tree, more):
     run = " ".join(["RUN=lbrun", "--local", *more])
     result = lab.run("h1", "make", "-j2", "sub", run, cwd=tree)
     assert (result.returncode, "warning" in result.stderr) == (0, False), result.stderr
