@@ -2,8 +2,7 @@
 
 Each target returns, or raises an exception that it may raise (`PROMISED`); anything else is a bug.
 Where possible, it also checks that the parser read what was meant. `fuzz.py` drives the targets
-with coverage; `test_corpus.py` runs them on the corpus and on random inputs, as part of the
-ordinary tests.
+with coverage; `test_corpus.py` runs them in the ordinary tests, on the corpus and random inputs.
 """
 
 import contextlib
@@ -188,8 +187,7 @@ def lim_conversation(data: bytes) -> None:
 
 @target
 def socket_questions(data: bytes) -> None:
-    """Questions of local users to a LIM. An exception not suppressed here would end the
-    connection."""
+    """Questions of local users to a LIM. An exception not suppressed would end the connection."""
     table = lim_state("h1", others=("h2",)).table
     with contextlib.suppress(PeerError):
         question = local.decode(frames.JSON, data)
@@ -335,8 +333,7 @@ def certificates(data: bytes) -> None:
 
 @target
 def names_in_certificates(data: bytes) -> None:
-    """A certificate accepted for a host has just the names that the authority gives to that
-    host."""
+    """A certificate accepted for a host has just the names that the authority gives that host."""
     given = [word.decode(errors="replace") for word in words(data)]
     found = names.identity_of(given)
     if found is not None:

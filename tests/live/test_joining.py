@@ -275,8 +275,7 @@ def shown_certificate(sock):
 
 
 def test_a_host_that_was_down_learns_of_a_revocation_from_another(tls_lab, short_dir):
-    """The authority's host is down when the host is back: the list is signed, so any host may send
-    it."""
+    """The authority's host is down at its return: the list is signed, so any host may send it."""
     lab, put_out = tls_lab, Newcomer(tls_lab, short_dir, "out")
     assert put_out.join(new_token(lab)).returncode == 0
     lab.kill("h4", "lim", "STOP")
