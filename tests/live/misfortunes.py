@@ -104,7 +104,8 @@ def signal_daemon(lab, host, part, name):
 
 
 def set_right(lab):
-    """Waits until all hosts run all their daemons and see each other."""
+    """Heals the network, continues and starts all daemons, and waits until all hosts see each
+    other."""
     lab.heal()
     for host in lab.hosts:
         for part in ("lim", "lbm", "dispatcher"):

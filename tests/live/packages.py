@@ -34,9 +34,9 @@ dpkg-deb --root-owner-group -Znone --build root next.deb >/dev/null
 
 
 def package_of_next_release(source, package, tree):
-    """Builds in `tree` the package of the next release, from `package` and the release that
-    `deploy/release` makes of the source as it is. This needs neither tag nor history, so a shallow
-    clone will do, or no repository at all."""
+    """Builds in `tree` the package of the next release: `package` with the changes that
+    `deploy/release` makes to the source. It needs neither tag nor history, so a shallow clone will
+    do, or no repository."""
     built("sh", "-c", NEXT_RELEASE, "sh", source, tree, package)
     return tree / "next.deb"
 

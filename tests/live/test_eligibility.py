@@ -103,7 +103,7 @@ def test_the_owners_never_list_overrides_all(make_lab, programs, loaded):
     assert host.eligible("vim", "x")["reason"] == "always"
     said = host.eligible("secret")
     assert (said["eligible"], said["reason"], said["list"]) == (False, "never", "host")
-    # A person may send by hand what a table keeps here.
+    # A user may still send what only the built-in list keeps here.
     assert lab.run("h1", "lbrun", "-H", "h2", "cat", "/dev/null").returncode == 0
     assert host.eligible("cat", "x")["list"] == "built-in"
 

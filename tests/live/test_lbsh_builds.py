@@ -104,7 +104,8 @@ def test_cmake(lab, project):
     plain(tree, "make", "-j2", "-C", "build")
     expected = digests(tree)
     tree = project("cjson")
-    # cmake records the compiler's path, so this also tests that absolute paths are shared.
+    # cmake records the path of the compiler that it finds, here a shim: so its commands with
+    # absolute paths are distributed, too.
     by_lbsh(lab, tree, "lbsh", "-c", " ".join(configure))
     before = len(jobs_away(lab))
     by_lbsh(lab, tree, "make", "-j8", "-C", "build", "SHELL=lbsh")

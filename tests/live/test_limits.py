@@ -110,7 +110,7 @@ def test_weight(two, limits):
         assert any("cpu" in group and "/lbd-" in group for group in groups) or "0::" in groups[-1]
 
 
-def test_the_doctor_says_which_limits_hold(two):
+def test_the_doctor_says_how_limits_are_enforced(two):
     result = two.run("h2", "lbctl", "doctor", "--json")
     assert f"memory by {ways(two)['memory']}" in result.stdout
 

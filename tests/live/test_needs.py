@@ -46,8 +46,8 @@ def test_a_command_runs_where_its_needs_are_met_and_learns_what_it_was_given(lab
 
 
 def test_no_resource_is_given_twice_even_across_a_restart_of_the_lbm(lab, tmp_path):
-    """Three commands (one runs where it was typed, one comes from another host, one from the queue)
-    use two resources each; meanwhile the LBM makes way for its successor."""
+    """A command that runs where it was typed, one from another host and one from the queue share
+    two GPUs, two of them at a time; meanwhile the LBM makes way for its successor."""
 
     def started(name, *words):
         lab.popen(name[:2], "lbrun", *words, "sh", "-c", HOLD, "sh", name, cwd=tmp_path)

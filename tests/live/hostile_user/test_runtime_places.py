@@ -15,7 +15,8 @@ pytestmark = pytest.mark.root
 
 SECONDS = 30
 OTHER = 65534  # stands for the daemons' account, or for somebody who means harm
-# Where (with its parent's owner and mode, and its own) a listener of OTHER's is trusted.
+# Places of a listener of OTHER's: the parent's owner and mode, its own, and whether clients trust
+# it.
 PLACES = {
     "an account's, made by root, as /run/lbd": ((0, 0o755), (OTHER, 0o755), True),
     "root's, a group may write there": ((0, 0o755), (0, 0o775), True),
