@@ -301,7 +301,7 @@ def started():
 
 
 @daemons
-def test_a_second_one_in_the_same_directories(daemon, short_dir, started):
+def test_a_second_daemon_in_the_same_directories(daemon, short_dir, started):
     config, _ = write(short_dir)
     first = started(short_dir, daemon, config)
     complain(run("lbd", daemon, config=config), 1, f"lbd {daemon}", first.pid, "runtime_dir")
@@ -310,7 +310,7 @@ def test_a_second_one_in_the_same_directories(daemon, short_dir, started):
 
 @daemons
 @pytest.mark.parametrize("shared", ["runtime_dir", "state_dir"])
-def test_a_second_one_in_one_of_the_directories(daemon, shared, short_dir, started):
+def test_a_second_daemon_in_one_of_the_directories(daemon, shared, short_dir, started):
     first = started(short_dir, daemon, write(short_dir)[0])
     (short_dir / "b").mkdir()
     config, _ = write(short_dir / "b", **{f"host_{shared}": f"{short_dir}/{shared[:-4]}"

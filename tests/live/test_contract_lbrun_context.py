@@ -339,7 +339,7 @@ def test_signals_are_as_the_caller_has_them(lab, where, more):
 
 
 @pytest.mark.parametrize("options", [("--local",), ()])
-def test_nohup_stays_nohup_at_home(lab, options):
+def test_nohup_also_works_for_a_command_that_runs_here(lab, options):
     plain = lab.run("h1", "nohup", "sh", "-c", SAY_SIGNALS)
     result = lab.run("h1", "nohup", "lbrun", *options, "sh", "-c", SAY_SIGNALS)
     assert result.stdout == plain.stdout

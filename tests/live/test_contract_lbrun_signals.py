@@ -283,7 +283,7 @@ def test_terminate_ends_the_whole_tree(tree):
         assert_gone(pids)
 
 
-def test_a_time_limit_at_home_ends_the_tree(tree, lab):
+def test_a_time_limit_ends_the_tree_of_a_command_here(tree, lab):
     with tree(("--local",), "--timeout", "2") as (job, pids):
         assert job.wait(30) == 124
         try:
@@ -293,7 +293,7 @@ def test_a_time_limit_at_home_ends_the_tree(tree, lab):
                 os.kill(pid, signal.SIGKILL)
 
 
-def test_lbrun_killed_with_a_time_limit_at_home_ends_the_command(lab):
+def test_killing_an_lbrun_with_a_time_limit_ends_its_command_here(lab):
     """`lbrun` itself dies: an attached job ends, even where lbrun is only its parent."""
     words = ("--local", "--timeout", "600", "sh", "-c", "echo $$; exec sleep 600")
     with job_of(lab, words) as job:
@@ -345,7 +345,7 @@ def test_the_near_daemon_dies(make_lab):
         assert_gone([pid])
 
 
-def test_a_command_at_home_does_not_need_the_daemon(make_lab):
+def test_a_command_that_runs_here_does_not_need_the_daemon(make_lab):
     """The command is the caller's own child: a daemon that dies takes nothing with it."""
     lab = make_lab(2)
     with job_of(lab, (), "sh", "-c", "echo $$; read line; exit 6") as job:

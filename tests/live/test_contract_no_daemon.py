@@ -82,7 +82,7 @@ def test_commands_run_here_with_one_line(config):
         assert_one_line(result.stderr, "lbrun", "running here")
 
 
-def test_what_needs_daemons_is_refused(config, tmp_path):
+def test_requests_that_need_daemons_are_refused(config, tmp_path):
     for options in REFUSED:
         result = lbrun(config, *options, "touch", "ran", cwd=tmp_path)
         assert (result.returncode, result.stdout) == (125, ""), options

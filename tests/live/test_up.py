@@ -146,7 +146,7 @@ def test_killing_the_supervisor_ends_its_daemons(up):
     wait_until(lambda: not up.left(), "the daemons end with it", 15, up.left)
 
 
-def test_a_second_one_is_refused(up):
+def test_a_second_lbd_up_is_refused(up):
     second = subprocess.run(
         command("up", "--config", str(up.config)), capture_output=True, text=True, timeout=40,
         env=client_environment(),
