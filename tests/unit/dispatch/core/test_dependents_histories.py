@@ -1,4 +1,5 @@
-"""Jobs that wait for others in random histories, compared with a simple model of how those ended."""
+"""Jobs that wait for others in random histories, compared with a simple model of how those
+ended."""
 
 from random import Random
 

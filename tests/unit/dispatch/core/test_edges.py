@@ -114,7 +114,7 @@ def test_a_job_that_passes_a_head_goes_where_the_load_is_lowest():
         assert table.arrive("next", limit_s=5.0) == [f"next@{lowest}"]
 
 
-def test_a_waiting_job_is_not_suspended_and_questions_depend_on_the_time():
+def test_a_waiting_job_cannot_be_suspended():
     table = Queue()
     table.host("h1", 1)
     table.arrive("a")

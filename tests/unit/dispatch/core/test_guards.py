@@ -263,7 +263,8 @@ def test_jobs_that_are_cancelled_as_they_begin_set_no_host_aside():
 
 
 def test_of_very_many_attempts_that_are_not_ours_some_are_ended_at_each_heartbeat():
-    """Three hundred thousand in one heartbeat took seven seconds, in which no other was answered."""
+    """Three hundred thousand in one heartbeat took seven seconds, in which no other was
+    answered."""
     table = Table()
     held = [(JobId(str(number)), 1) for number in range(1, 3 * KILLED_AT_ONCE)]
     renewed, orders = table.life.heartbeat(H1, held, table.now_s)
@@ -303,7 +304,7 @@ def test_a_job_that_waited_for_a_tier_starts_where_new_rules_serve_it():
     assert (begin.job, begin.host, begin.tier) == ("2", H1, 2)
 
 
-def test_one_that_was_too_large_for_all_comes_back_to_its_place_whoever_has_left_since():
+def test_a_job_that_was_too_large_for_all_returns_to_its_place_whichever_have_left_since():
     queue = Queue()
     for host in ("h1", "h2"):
         queue.host(host)

@@ -380,7 +380,8 @@ def test_unsuccessful_drains_are_remembered_for_a_limited_number_of_users(monkey
     ],
 )
 def test_which_slots_are_reserved_and_until_when(size, slots, ends_s, kept, left):
-    """Those that are free or come back first; slots with an unknown end, at the end of the drain."""
+    """Those that are free or come back first; slots with an unknown end, at the end of the
+    drain."""
     table = Table(hosts=(H1, H2, H3), gang_drain_s=100.0)
     for host, limits_s in ((H1, (50.0,)), (H2, (50.0, 80.0)), (H3, (0.0, 0.0))):
         for limit_s in limits_s:

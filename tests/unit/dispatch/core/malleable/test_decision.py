@@ -1,4 +1,5 @@
-"""The head of a line: fewer slots now or more later, on which host, and what others are promised."""
+"""The head of a line: fewer slots now or more later, on which host, and what others are
+promised."""
 
 from math import exp, inf
 

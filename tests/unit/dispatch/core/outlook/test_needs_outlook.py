@@ -1,4 +1,5 @@
-"""When a job starts that needs more of its host than slots, and what that means for jobs behind it."""
+"""When a job starts that needs more of its host than slots, and what that means for jobs behind
+it."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""The forecasts for waiting jobs on random queues, compared with a computation for each job alone."""
+"""The forecasts for waiting jobs on random queues, compared with a computation for each job
+alone."""
 
 from collections import Counter
 from random import Random

@@ -1,4 +1,5 @@
-"""How many tasks of each array may run, and why, compared with a computation from the full history."""
+"""How many tasks of each array may run, and why, compared with a computation from the full
+history."""
 
 import math
 from random import Random
