@@ -1,4 +1,4 @@
-"""Whose word on the cluster's settings counts: real certificates, LIMs that are not running."""
+"""Whose changes of the cluster's settings count: real certificates, LIMs that are not running."""
 
 import json
 import time
@@ -28,7 +28,7 @@ LOWEST = e.ChangeSettings("LOWEST", {}, save=True)
 
 
 class Host:
-    """A LIM and what guards it."""
+    """A LIM and its guard."""
 
     def __init__(self, tls, admin, settings=None):
         made = lim_state(tls.own_name, NAMES, settings=settings or m.Settings())
@@ -47,7 +47,7 @@ class Host:
         return self.state.settings
 
     def hear(self, sender, body, *, vet=True):
-        """Over the wire."""
+        """Receives the message over the wire."""
         message = convert.decode(convert.encode(m.Message("c", HostId(sender), 1, body)))
         self.state.handle(e.Received(self.guard.vet(message) if vet else message), 1.0)
 
@@ -72,24 +72,24 @@ def trusts(authority):
 
 @pytest.fixture
 def cluster(trusts):
-    """Where every host may."""
+    """A cluster in which every host may change settings."""
     return {name: Host(tls, AdminConfig()) for name, tls in trusts.items()}
 
 
 @pytest.fixture
 def strict(trusts):
-    """Where h1 may."""
+    """A cluster in which only h1 may."""
     return {name: Host(tls, AdminConfig(settings_hosts=("h1",))) for name, tls in trusts.items()}
 
 
 def forged(tls, author, settings, counter=None):
-    """Signed with that host's key, by whatever name."""
+    """Returns settings signed with that host's key, in any name."""
     seal = m.Seal(counter or int(time.time()) + 9, author, trial_digest(settings))
     shown, signature = seals.sign(tls.credentials, signed_text("c", seal, settings))
     return replace(settings, seal=replace(seal, certificate=shown, signature=signature))
 
 
-def test_a_change_is_taken_from_whoever_hands_it_on(cluster):
+def test_a_change_is_accepted_from_any_host_that_passes_it_on(cluster):
     made = cluster["h1"].change(LOWEST)
     assert policy_version(made)[1] == "h1"
     cluster["h3"].hear("h2", made)
@@ -99,7 +99,7 @@ def test_a_change_is_taken_from_whoever_hands_it_on(cluster):
     assert cluster["h1"].algorithm == "THRHLD"
 
 
-def test_a_newcomer_takes_it_with_the_list_of_members(strict, caplog):
+def test_a_new_host_accepts_it_with_the_list_of_members(strict, caplog):
     made = strict["h1"].change(LOWEST)
     seen = strict["h2"].guard.vet(m.Message("c", HostId("h3"), 1, m.Members((), made)))
     assert seen.body.settings == made
@@ -110,7 +110,7 @@ def test_a_newcomer_takes_it_with_the_list_of_members(strict, caplog):
 
 
 def bad_ones(trusts, good):
-    """By name, what h2 may send and why it is refused."""
+    """Returns, by name, what h2 may send and why it is refused."""
     theirs = m.Settings(99, "h1", "NOLB", saved={"lim.algorithm": "NOLB"})
     h2 = trusts["h2"]
     in_h1s_name = forged(h2, "h1", theirs)

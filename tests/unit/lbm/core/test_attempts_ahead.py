@@ -30,7 +30,7 @@ def test_one_long_attempt_stops_it_at_once_and_short_ones_bring_it_back():
     assert ahead.depth(1) > 5
 
 
-def test_attempts_that_did_not_wait_are_the_last_for_now():
+def test_an_attempt_that_waited_in_vain_stops_sending_ahead():
     ahead = after(*[0.002] * 50)
     ahead.waited()
     assert ahead.depth(1) == 0

@@ -34,7 +34,8 @@ def test_the_last_task_ends_as_long_after_its_start_as_such_tasks_take():
 
 
 def test_each_of_several_late_arrays_later_gets_what_the_others_leave():
-    """50 and 10 tasks of 10 s on four slots: all of it is done in 150 s, and about 10 s of drain."""
+    """50 and 10 tasks of 10 s on four slots: all of it is done in 150 s, and about 10 s of
+    drain."""
     table = Table(slots=4)
     known = Earlier(others_s=(10.0,) * 20)
     for number, tasks in ((1, 50), (2, 10)):
