@@ -1,5 +1,4 @@
-"""The README and the book below docs/: up to date, complete, and consistent with the programs'
-options."""
+"""The README and the book below docs/: up to date, complete, and true to the programs' options."""
 
 import ast
 import importlib.util

@@ -1,5 +1,4 @@
-"""deploy/hosts with stand-ins for ssh and lbctl: what each host is told, and what is reported of
-it."""
+"""deploy/hosts with stand-ins for ssh and lbctl: what each host is told, and the report."""
 
 import os
 import subprocess

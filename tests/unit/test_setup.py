@@ -1,5 +1,4 @@
-"""deploy/setup, with a Python that does nothing: warnings about inaccessible places, and next
-steps."""
+"""deploy/setup, with a Python that does nothing: warnings about closed places, and next steps."""
 
 import os
 import shutil

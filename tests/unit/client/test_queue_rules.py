@@ -1,5 +1,4 @@
-"""Valid values of `--target` and `--deadline`, what they combine with, and how Slurm's options are
-answered."""
+"""`--target` and `--deadline`: valid values and combinations; and the answer to Slurm's options."""
 
 import time
 from contextlib import nullcontext

@@ -19,8 +19,7 @@ PYTHON = [sys.executable, "-c", MAIN]
 
 @pytest.fixture
 def runtime_dirs(tmp_path):
-    """The directories of an LBM that is being restarted and of one that is stopped; neither
-    answers."""
+    """The directories of a restarting and of a stopped LBM; neither answers."""
     with contextlib.ExitStack() as stack:
         found = []
         for name in ("restarting", "stopped"):

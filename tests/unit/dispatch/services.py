@@ -52,8 +52,7 @@ def request(origin="h2", user="ann", uid=1001, argv=(b"id",)):
 
 
 def asking(inner=None, **fields):
-    """Returns a submission of ann on h2, changed by `fields`; `inner` changes its stored
-    request."""
+    """Returns a submission of ann on h2 with these `fields`; `inner` changes its stored request."""
     spec = pb.StoredSpec(run_request=request(**(inner or {})).SerializeToString(), submitted=1.0)
     values = {
         "user": "ann", "origin": "h2", "uid": 1001, "command": [b"id"], "slots": 1, "count": 1,

@@ -1,5 +1,4 @@
-"""Which administrators may act on which jobs: the dispatcher's host decides, not the asking
-host."""
+"""Who administers whose jobs: the dispatcher's host decides, not the asking host."""
 
 import contextlib
 from dataclasses import replace

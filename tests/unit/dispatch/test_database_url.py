@@ -1,5 +1,4 @@
-"""The connection to PostgreSQL is encrypted and its server verified, unless configured
-otherwise."""
+"""The connection to PostgreSQL is encrypted and its server verified, unless set otherwise."""
 
 import pytest
 

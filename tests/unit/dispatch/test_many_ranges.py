@@ -37,8 +37,7 @@ def statements(ranges):
     ids=["the same", "overlapping", "apart", "single jobs", "by turns"],
 )
 def test_no_statement_tries_many_ranges_with_each_job(ranges, count):
-    """Nine thousand in one statement took SQLite ten seconds for three jobs, half a minute for
-    many."""
+    """Nine thousand at once took SQLite ten seconds for three jobs, half a minute for many."""
     asked = statements(ranges)
     assert len(asked) == count
     assert all(one.sql.count("BETWEEN") <= 1 for one in asked)

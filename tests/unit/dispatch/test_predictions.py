@@ -107,8 +107,7 @@ def test_the_verdict_on_forecasts_is_stable_between_two_looks(factor, before, is
 
 
 async def test_only_the_first_task_of_an_array_is_compared(ledger):
-    """Sixty tasks of two seconds ran one after another: the array was predicted to start at
-    once."""
+    """Sixty tasks of two seconds ran one by one: the array was predicted to start at once."""
     sent = Submission("ann", "h1", "", b"true", b"", first_index=1, count=60)
     first = (await ledger.submit(replace(sent, foretold=Foretold(0.0, 0.0)), 1000.0)).first
     for n in range(60):

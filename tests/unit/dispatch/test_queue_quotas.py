@@ -117,7 +117,7 @@ async def test_where_numbers_count_the_share_belongs_to_the_number(tmp_path):
 async def test_no_user_and_no_host_has_more_arrays_with_targets_than_are_quickly_looked_at(
     tmp_path,
 ):
-    """Thousands of them, each with the most tasks allowed, took tens of milliseconds of every
+    """Thousands of them, each with the maximum of tasks, took tens of milliseconds of every
     event."""
     async with opened(tmp_path / "large.sqlite") as world:
 

@@ -1,5 +1,4 @@
-"""A dispatcher that was stopped, or suspended with its host, for longer than the leases of running
-jobs."""
+"""A dispatcher that was stopped, or suspended with its host, for longer than its leases."""
 
 import asyncio
 

@@ -24,8 +24,7 @@ async def world(tmp_path):
 
 
 async def tasks_ended(world, count, name="fit"):
-    """Records ended jobs of that name, of a minute each, in an exponential mix with a fixed
-    order."""
+    """Records ended jobs of that name, of a minute on average, in a fixed exponential mix."""
     asked = asking()
     asked.is_array, asked.count, asked.name = True, count, name
     reply = await world.submit(asked)

@@ -1,5 +1,4 @@
-"""An experiment's directory: one command at a time, and an error is not taken for another
-command."""
+"""An experiment's directory: one command at a time, and no error is taken for another command."""
 
 import pytest
 

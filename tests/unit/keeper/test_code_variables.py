@@ -1,5 +1,4 @@
-"""Environment variables that a command does not get if the owner restricts which programs may
-run."""
+"""Environment variables that are withheld if the owner restricts which programs may run."""
 
 import pytest
 

@@ -77,7 +77,7 @@ def test_a_second_order_of_the_same_name_is_refused_and_the_first_continues(
 
 
 def test_an_order_of_too_many_words_is_refused_alone(beginnings, loop):
-    """Another host may have sent it: an error would cost the LBM its connection, and all its
+    """Another host may have sent it: an error would cost the LBM its connection and all its
     jobs."""
     given = descriptors()
     words = [b""] * frames.FIELDS_MAX

@@ -26,8 +26,7 @@ def hello(pid, *more):
 
 @contextlib.asynccontextmanager
 async def connected(tmp_path, jobs=b""):
-    """Returns a link, and the keeper's end of its connection, on which `jobs` are reported
-    first."""
+    """Returns a link, and the keeper's end of its connection, which reports `jobs` first."""
     path, link = tmp_path / "keeper.sock", KeeperLink(lambda: None)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -115,8 +114,7 @@ async def test_who_asks_and_goes_leaves_no_child_behind(tmp_path, late):
 
 async def test_whose_children_do_not_end_has_a_few_of_them(tmp_path):
     """The kernel cannot end a process whose request a FUSE has read but not answered. Each look
-    into such a directory left one child with the keeper, which had ever more of them to kill again
-    and again."""
+    into such a directory left one child with the keeper, which had ever more of them to kill."""
     async with connected(tmp_path) as (link, connection):
         link.adopted()
         numbers, split, names = itertools.count(1), frames.Splitter(1 << 20), []

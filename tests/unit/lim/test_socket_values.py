@@ -17,8 +17,7 @@ NAMES = ("h1", "h2", "h3")
 
 
 def lim(**others):
-    """The LIM of h1, whose owner is present; `others` are the vectors of the hosts it has heard
-    of."""
+    """The LIM of h1, whose owner is present; `others` are the vectors of other hosts."""
     state = lim_state("h1", NAMES)
     state.handle(e.LbmStatus(accepting=False, slots_total=2, owner="here"), NOW_S)
     state.handle(e.Sampled(vector(0.5).queues, 0.5, 0.1), NOW_S)

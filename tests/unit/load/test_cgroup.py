@@ -81,8 +81,7 @@ def test_members_of_a_cgroup_and_of_those_below(tmp_path):
 
 
 def test_members_of_groups_that_are_not_ours_to_list(tmp_path, monkeypatch):
-    """As for groups of jobs, for daemons that are not root: a group whose name is known can be
-    read."""
+    """As for groups of jobs, for daemons that are not root: a group of known name can be read."""
     (tmp_path / "cgroup.procs").write_text("1\n")
 
     def closed(path):

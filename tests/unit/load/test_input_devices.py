@@ -1,5 +1,4 @@
-"""Keyboards and pointers: which devices they are, and when one was used, without reading the
-input."""
+"""Keyboards and pointers: which devices they are, and their last use, without reading the input."""
 
 import os
 

@@ -24,7 +24,7 @@ def test_ticks_of_each_processor_that_we_may_use():
     stat = (
         b"cpu  70 20 90 3000 4 0 6 8 2 0\n"
         b"cpu0 30 10 30 1000 0 0 2 0 2 0\n"
-        b"cpu1 20 10 30 1000 4 1 2 8 9 9\n"  # the last two are guests' time, already in user and nice
+        b"cpu1 20 10 30 1000 4 1 2 8 9 9\n"  # the last two: guests' time, within user and nice
         b"cpu3 20 0 30 1000 0 0 2 0 0 0\n"  # 2 is offline
         b"intr 77 0 1\nprocs_running 3\n"
     )

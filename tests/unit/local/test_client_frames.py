@@ -144,8 +144,7 @@ class Stuck(Threads):
 
 
 async def test_who_is_stuck_has_no_descriptors_received(clients):
-    """Otherwise each connection could bring some hundred more. Frames without descriptors are read
-    as ever."""
+    """Otherwise each connection could bring hundreds. Frames without descriptors are still read."""
     intake, theirs = clients.connect()
     intake._owner = Stuck()
     theirs.send(frames.pack(b"S", b"y"))

@@ -92,8 +92,7 @@ def test_unknown_keys_of_a_newer_client_are_skipped():
 
 
 def constants(module, section):
-    """Returns names and one-byte values below the comment with this beginning, up to the next blank
-    line."""
+    """Returns names and one-byte values below this comment, up to the next blank line."""
     _, _, rest = Path(module.__file__).read_text().partition(f"\n# {section}")
     return re.findall(r'^([A-Z_]+) = (b".")', rest.partition("\n\n")[0], re.MULTILINE)
 

@@ -86,8 +86,7 @@ async def test_of_whose_hang_as_they_are_closed_no_more_are_received(serve, monk
 
 @pytest.mark.parametrize("size", [0, 1, 100_000])
 def test_a_connection_with_plain_data_is_closed_at_once(size):
-    """Otherwise each would wait, with one of the daemon's descriptors, while another's close
-    hangs."""
+    """Otherwise each would wait, holding one of the daemon's descriptors, while another hangs."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(bytes(size))

@@ -51,8 +51,8 @@ async def shown(authority):
 
 
 async def asked(port, trusts, files=None):
-    """Returns the answer to a client with that certificate; `trusts` is the host whose authority it
-    accepts."""
+    """Returns the answer to a client with that certificate, which accepts the authority of
+    `trusts`."""
     context = ssl.create_default_context(cadata=trusts.read_authority().decode())
     if files is not None:
         context.load_cert_chain(files.credentials)

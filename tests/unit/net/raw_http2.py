@@ -56,7 +56,7 @@ class RawClient:
         return number
 
     def _send(self, call):
-        """Sends all that is allowed now: five bytes of head and the message, except for the last
+        """Sends all that is allowed now: five bytes of head and the message without its last
         byte."""
         while call not in self.ended:
             left = self.size[call] + 4 - self.sent[call]

@@ -185,7 +185,7 @@ async def test_long_messages_are_no_flood(port, monkeypatch, caplog):
 
 
 async def test_nobody_has_bytes_to_spare_by_messages_that_are_compressed(port):
-    """15 KB that unpack to 15 MB counted as messages of 15 MB, which hid a flood of frames that
+    """15 KB that unpack to 15 MB counted as messages of 15 MB, and hid a flood of frames that
     large."""
     trust = transport.Plain("h3", KEY)
     target, gzip = f"127.0.0.1:{port}", grpc.Compression.Gzip

@@ -286,8 +286,7 @@ def test_addresses(address):
 
 
 def test_of_too_many_hosts_the_first_go_into_a_message():
-    """Made up with everything that a host may say of itself, they kept a new host from getting
-    any."""
+    """Made up with everything a host may say of itself, they kept a new host from getting any."""
     later = b"\x9a\x06\xe8\x07" + bytes(1000)  # a field that is unknown here
     ghosts = [
         replace(member(f"ghost{n}"), version="\U0001f47b" * 255, more=later) for n in range(1000)

@@ -119,8 +119,7 @@ def test_all_clients_of_an_lbm_may_wait_on_one_connection():
 
 @asynccontextmanager
 async def serving(**bodies):
-    """Starts a server without certificates, for methods by the start of their names; yields its
-    port."""
+    """Serves methods by the start of their names, without certificates; yields the port."""
     makers = MAKERS | {"Once": grpc.unary_unary_rpc_method_handler}
     handlers = {name: makers[name](body) for name, body in bodies.items()}
     services = [grpc.method_handlers_generic_handler("test.S", handlers)]

@@ -106,8 +106,7 @@ async def test_after_a_revocation_a_host_is_requested_by_its_next_issue(cluster)
     ],
 )  # fmt: skip
 def test_a_caller_with_any_other_names_is_refused(cluster, names):
-    """Only the names that the authority puts into a host's certificate make its holder that
-    host."""
+    """Only the names that the authority gives to a host make the certificate's holder that host."""
     certificate = cluster.credentials("h1", names=names).certificate.encode()
     with pytest.raises(PeerError, match="only for hosts that have joined"):
         cluster.caller.host_of(certificate, time.time())

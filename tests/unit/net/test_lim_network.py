@@ -49,8 +49,7 @@ async def test_the_longest_message_of_a_quiet_host_is_accepted(network):
 
 
 async def test_a_host_has_half_of_the_time_however_short_its_messages_are(network):
-    """By number and bytes alone, one host's deltas, members or vectors were all that a LIM
-    processed."""
+    """By number and bytes alone, one host's deltas, members or vectors took all of a LIM's time."""
     network._seconds.turn_s("h3", time.monotonic(), math.inf, 1000.0)  # as if it had cost that much
     with pytest.raises(Refused, match="h3 uses more than its share of this LIM's time"):
         await network._await_turn("h3", 100, Context())

@@ -150,8 +150,7 @@ async def test_traffic_is_counted_by_kind():
 
 
 async def test_who_costs_much_time_has_no_more_of_it_and_others_do():
-    """One host kept a LIM from all other work with deltas and members, none too many or too
-    long."""
+    """One host kept a LIM busy with deltas and members alone, none too many or too long."""
 
     def burns(message):
         until_s = time.thread_time() + 0.05
@@ -179,8 +178,7 @@ async def test_who_costs_much_time_has_no_more_of_it_and_others_do():
     ids=["probe", "drain", "ping"],
 )
 async def test_nothing_is_read_of_an_answer_that_answers_something_else(question, answer):
-    """A list of all hosts takes a second to read, and a host could send it as the answer to
-    anything."""
+    """A list of all hosts takes a second to read, and a host could answer anything with it."""
     async with grpc_pair() as ((one, two), port):
         reply = m.Message("lbd", HostId("h2"), 5, answer)
         await two.serve("127.0.0.1", port, lambda _: reply)

@@ -76,7 +76,7 @@ async def refusals(service, method, data, certificate, calls):
 async def test_a_host_that_asks_without_end_is_refused_and_others_are_not(
     service, authority, method
 ):
-    """Each question made the LIM read a megabyte of JSON, or try all tokens, while nobody was
+    """Each question made the LIM read a megabyte of JSON, or try all tokens, and nobody was
     heard."""
     certificate = shown_by(authority, "h2")
     few = await refusals(service, method, long_question(method), certificate, 10)

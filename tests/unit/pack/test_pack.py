@@ -106,8 +106,7 @@ def test_a_tree_is_unpacked_as_it_was_packed(roots, seed):
 
 @pytest.mark.parametrize("is_root", [True, False])
 def test_a_tree_of_any_depth_is_removed(tmp_path, monkeypatch, is_root):
-    """Its path is longer than any system call accepts, and there is no descriptor for each
-    level."""
+    """Its path is too long for any system call, and there is no descriptor for each level."""
     monkeypatch.setattr(os, "geteuid", lambda: 0 if is_root else 1)
     tree = tmp_path / "tree"
     tree.mkdir()

@@ -254,8 +254,7 @@ def test_a_fast_free_core_is_preferred_where_load_alone_prefers_many_slow_ones(a
 
 @OWN
 def test_a_fast_host_does_not_attract_commands_that_would_delay_others_there_by_more(algorithm):
-    """Two tasks share the fast core at the speed of the slow one, but one of them was alone
-    before."""
+    """Two tasks share the fast core at the speed of the slow one, but one of them was alone."""
     view = seen(host("h1", 9.0), host("fast", 1.0, speed=2.0), host("slow", 0.0, speed=0.9))
     assert set(picks(algorithm, view)) == {"slow"}
 

@@ -24,8 +24,7 @@ STEP_S = 60.0
 
 
 def history_of(stays_s, away_s=3600.0):
-    """Returns the history of an owner with stays of these lengths, who has just come back once
-    more."""
+    """Returns the history of an owner with these stays, who has just come back once more."""
     history, now_s = OwnerHistory(), 0.0
     for stay_s in stays_s:
         history.came(now_s)

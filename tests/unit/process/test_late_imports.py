@@ -14,8 +14,7 @@ SOURCE = "import late_test_log\nlate_test_log.lines.append(__name__)\nANSWER = 4
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Makes a package with one module, `late_test.inner`, which records its execution in the
-    list."""
+    """Makes a package with one module, `late_test.inner`, which lists its execution."""
     (tmp_path / "late_test_log.py").write_text("lines = []\n")
     (tmp_path / "late_test").mkdir()
     (tmp_path / "late_test/__init__.py").write_text(SOURCE)

@@ -1,5 +1,4 @@
-"""Where a worker imports from: on its host, others may have created what belongs to the client
-here."""
+"""Where a worker imports from: others may have created on its host what is the client's here."""
 
 import json
 import os

@@ -1,5 +1,4 @@
-"""`lbctl advise` on one day: the replay's input and its verdict, compared with hand
-calculations."""
+"""`lbctl advise` on one day: the replay's input and its verdict, checked by hand."""
 
 import math
 from dataclasses import replace

@@ -21,8 +21,7 @@ def test_a_rule_saves_and_nolb_saves_nothing_over_itself():
 
 
 def test_more_is_saved_where_loads_are_not_a_second_old():
-    """A second is as long as a command here, and a twentieth of one where everything takes
-    longer."""
+    """A second is as long as a command here, and a twentieth of one if everything takes longer."""
     long = Work("canonical", 6, 0.28, 6, 5.0, 600.0, ("a", "b"), ("c",))
     slow = ("smoothing_s=10", "exchange_period_s=12")
     short_, long_ = (

@@ -63,7 +63,7 @@ def test_every_strategy_is_listed_the_current_one_first_and_without_a_saving():
 
 
 def test_a_clearly_better_strategy_is_named():
-    """Five of eight slots are taken for a moment; a job that waits gets eight, but others wait,
+    """Five of eight slots are taken for a moment; a waiting job gets eight, but others wait,
     too."""
     jobs = day(100, gap_s=200.0)
     jobs += singles(jobs[-1].submitted, 3.0, 15.0)

@@ -69,8 +69,7 @@ def test_only_refused_options_can_be_ignored(name, answer, tmp_path, capsys):
 
 
 def test_links_where_commands_are_installed_are_not_written_through(tmp_path):
-    """For example in a directory of a group, where another member has left links at guessable
-    names."""
+    """For example in a directory of a group, where another member left links at guessable names."""
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "bin").mkdir()
     for name in NAMES:

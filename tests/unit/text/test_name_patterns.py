@@ -29,8 +29,7 @@ def test_outside_an_array_there_is_no_index():
 
 @pytest.mark.parametrize("sign", [b"%", b"%j", b"%x"])
 def test_signs_take_a_time_that_grows_with_their_number(sign):
-    """Eight megabytes of them, the most that a request can have, would have stopped an LBM for
-    hours."""
+    """Eight megabytes of them, the maximum of a request, would have stopped an LBM for hours."""
 
     def cpu_s(signs):
         began_s = time.process_time()

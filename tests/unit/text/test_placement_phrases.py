@@ -57,8 +57,7 @@ def test_the_request_of_the_user_for_another_host():
 
 
 def test_every_reason_of_a_policy_has_words():
-    """As the policies write them: the last argument of `here(view, "no-gain")` and similar
-    calls."""
+    """As the policies write them: the last argument of `here(view, "no-gain")` and the like."""
     texts = [path.read_text() for path in Path(lbd.policy.__path__[0]).glob("*.py")]
     word = r"\"[a-z]+(?:-[a-z]+)*\""
     calls = rf"\b(?:here|there|Placement)\([^\n]*?({word})(?: if [^\n]* else ({word}))?"

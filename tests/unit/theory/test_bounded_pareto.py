@@ -17,8 +17,7 @@ def simpson(function, low, high):
 
 
 def integral(j, alpha, k, p, low, high):
-    """Returns E[X^j; low < X ≤ high] from the density alone, summed over the logarithm of the
-    size."""
+    """Returns E[X^j; low < X ≤ high] from the density alone, summed over the size's logarithm."""
 
     def weight(power):
         return lambda y: math.exp((power - alpha) * y)

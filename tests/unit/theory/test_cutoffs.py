@@ -80,8 +80,7 @@ def test_fair_cutoffs_slow_all_down_alike(alpha, load, hosts):
     ],
 )
 def test_if_the_path_from_least_waiting_leads_nowhere_another_is_tried(alpha, load, p, fairest):
-    """Many hosts and little variance: nothing is quite fair, but some cutoffs are more so than
-    others."""
+    """Many hosts and little variance: nothing is quite fair, but some cutoffs are fairer."""
     found = solve(paper(alpha, load, 6, p), "fairness")
     assert not isinstance(found, Infeasible)
     assert 1.001 < found.unfairness < fairest

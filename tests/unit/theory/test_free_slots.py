@@ -1,5 +1,4 @@
-"""Predictor A without its approximation, compared with the paper's enumeration and simulated
-lifetimes."""
+"""Predictor A without its approximation, compared with the paper's enumeration and simulation."""
 
 from bisect import bisect_left
 from itertools import pairwise, product
@@ -136,8 +135,8 @@ def test_jobs_older_than_all_may_never_end():
 
 
 def test_a_thousand_jobs_are_those_of_the_normal_distribution():
-    """For equal jobs the number that has ended is binomial, and its median the mean to within
-    one."""
+    """For equal jobs the number that has ended is binomial, and its median within one of the
+    mean."""
     releases = Releases.of([(100.0, 1)] * 1000, LIVES)
     at_s = quantile_s(400, releases)
     ended = 1000 * (1 - LIVES.goes_on(at_s, 100.0))

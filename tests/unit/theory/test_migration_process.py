@@ -28,8 +28,7 @@ def test_the_threshold_rule_is_the_best_even_with_too_few_hosts_on(tasks, spare,
 
 
 def discounted(rule, chain, cost, beta):
-    """Returns the cost of a rule for two tasks on two of four hosts, by elimination over all
-    states."""
+    """Returns a rule's cost for two tasks on two of four hosts, by elimination over all states."""
     states = list(product(range(3), range(3)))  # of the tasks' hosts ON, and of the others
 
     def step(on, to):

@@ -10,8 +10,8 @@ from lbd.theory.tags import Overloaded, Traffic, analyse, balanced
 
 
 def appendix(traffic, cutoffs):
-    """Returns E[W], E[S] and both forms of the excess, by the appendix as printed: by final
-    destination."""
+    """Returns E[W], E[S] and both forms of the excess by final destination, as the appendix has
+    it."""
     sizes, rate, hosts = traffic.sizes, traffic.rate_per_s, traffic.hosts
     s = [sizes.k, *cutoffs, sizes.p]
     final = [sizes.part(0, s[i], s[i + 1]) for i in range(hosts)]

@@ -1,5 +1,4 @@
-"""He's thresholds, compared with exact fractions, sums over steps, and processes solved
-directly."""
+"""He's thresholds, compared with exact fractions, sums over steps, and direct solutions."""
 
 import math
 from fractions import Fraction
@@ -137,8 +136,7 @@ def test_a_single_task(p01, p11, beta):
 
 
 def best_by_iteration(n, chain, cost, beta):
-    """The reduced process of III-C over all choices of hosts ON after moving: which task moves
-    where."""
+    """The reduced process of III-C over all choices of hosts ON: which task moves where."""
     step, values = on_hosts(n, chain), [0.0] * (n + 1)
     for _ in range(4000):
         follow = [beta * sum(map(float.__mul__, step[a], values)) for a in range(n + 1)]

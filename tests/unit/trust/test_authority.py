@@ -1,5 +1,4 @@
-"""The authority on disk: who gets a certificate, who is refused and why, which files are
-private."""
+"""The authority on disk: who gets a certificate, who is refused and why, what is private."""
 
 import base64
 import hashlib

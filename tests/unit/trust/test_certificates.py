@@ -20,8 +20,7 @@ def authority(tmp_path):
 
 
 def test_what_certificates_may_be_used_for(authority):
-    """The authority's signs hosts' and lists; a host's is for serving and calling, and signs
-    nothing."""
+    """The authority's signs hosts' and lists; a host's serves and calls, and signs nothing."""
     own = x509.load_pem_x509_certificate(authority.certificate)
     hosts = x509.load_pem_x509_certificate(joined(authority, "h2"))
     found = [{e.oid._name: (e.critical, e.value) for e in one.extensions} for one in (own, hosts)]

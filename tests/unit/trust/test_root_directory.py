@@ -21,8 +21,7 @@ pytestmark = pytest.mark.root
 
 @pytest.fixture
 def config(tmp_path):
-    """Returns the configuration of a host whose daemons have their own account and state
-    directory."""
+    """Returns the configuration of a host whose daemons' account has the state directory."""
     state = tmp_path / "state"
     state.mkdir(mode=0o755)
     os.chown(state, DAEMONS, DAEMONS)

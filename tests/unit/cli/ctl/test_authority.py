@@ -1,5 +1,4 @@
-"""`lbctl authority`: it moves as a whole, is never lost on the way, and every host learns where it
-is."""
+"""`lbctl authority`: it moves as a whole, is never lost, and every host learns where it is."""
 
 import os
 import shutil

@@ -1,5 +1,4 @@
-"""How a host learns that it is to run the dispatcher, and how the dispatcher learns the cluster's
-settings."""
+"""How a host learns that it is to run the dispatcher, and the dispatcher the cluster's settings."""
 
 import asyncio
 from dataclasses import replace

@@ -229,8 +229,7 @@ class Counted(dict):
 
 
 def test_what_ends_costs_a_step_for_each_that_waits_for_it_however_much_else_that_waits_for():
-    """At each end all conditions of all jobs that waited for it were examined: hours for one user's
-    jobs."""
+    """At each end all conditions of all waiting jobs were examined: hours for one user's jobs."""
     dependents, waiting, others = Dependents(), 50, 200
     each = tuple(Condition(OK, number, number, str(number)) for number in range(1, others + 1))
     for job in range(1000, 1000 + waiting):

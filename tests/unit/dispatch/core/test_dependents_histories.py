@@ -1,5 +1,4 @@
-"""Jobs that wait for others in random histories, compared with a simple model of how those
-ended."""
+"""Jobs that wait for others, in random histories, compared with a simple model."""
 
 from random import Random
 

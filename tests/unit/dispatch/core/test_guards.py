@@ -263,8 +263,7 @@ def test_jobs_that_are_cancelled_as_they_begin_set_no_host_aside():
 
 
 def test_of_very_many_attempts_that_are_not_ours_some_are_ended_at_each_heartbeat():
-    """Three hundred thousand in one heartbeat took seven seconds, in which no other was
-    answered."""
+    """Three hundred thousand in one heartbeat took seven seconds, and no other was answered."""
     table = Table()
     held = [(JobId(str(number)), 1) for number in range(1, 3 * KILLED_AT_ONCE)]
     renewed, orders = table.life.heartbeat(H1, held, table.now_s)

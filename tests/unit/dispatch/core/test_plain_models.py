@@ -1,5 +1,4 @@
-"""Reservations, reserved slots and shortages on random hosts, compared with a search over all
-times."""
+"""Reservations, reserved slots and shortages on random hosts, compared with exhaustive searches."""
 
 import math
 from collections import Counter

@@ -201,7 +201,7 @@ class History:
                 assert back or number_of(entry.job) > number_of(start.job)
 
     def check_kept(self, start):
-        """A host's slots are reserved for the head of a line that it serves before the line of
+        """A host's slots are reserved for the heads of lines that it serves before that of
         `start`."""
         server = self.queues.servers_by_host[start.host]
         line = start.host if start.host in server.lines else start.tier
@@ -211,8 +211,7 @@ class History:
                 assert not server.suits(head.kind) or self.has_barred(start.job, earlier)
 
     def has_barred(self, begun, line):
-        """Whether the started job may have barred the head, by the limit of its user or its
-        name."""
+        """Whether the started job may have barred the head, by the limit of its user or name."""
         waiting = [e.job for e in self.queues.registry.values() if e.line == line]
         alike = [job for job in waiting if job.user == begun.user or job.name == begun.name]
         return self.queues.shares.limits and bool(alike)

@@ -1,5 +1,4 @@
-"""A job that is requeued after its end: each attempt from then on is given the time of the
-requeue."""
+"""A job that is requeued after its end: each later attempt is given the time of the requeue."""
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.records import Cause, Ending, Live

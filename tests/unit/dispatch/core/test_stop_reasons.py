@@ -17,8 +17,7 @@ WISHES = pytest.mark.parametrize(
 
 @WISHES
 def test_the_stop_reason_of_an_attempt_outlives_the_dispatcher(stop_reason, state):
-    """The host reports the reason with the end, also to a dispatcher that has not read it in the
-    ledger."""
+    """The host repeats the reason with the end, even to a dispatcher that has not read it."""
     table = Table()
     begin = table.begin("1")
     killed = Ending(Cause.SIGNALLED, 143, 15, stop_reason=stop_reason)
@@ -30,8 +29,7 @@ def test_the_stop_reason_of_an_attempt_outlives_the_dispatcher(stop_reason, stat
 def test_the_promise_to_a_user_outlives_a_dispatcher_that_dies_before_the_host_hears(
     stop_reason, state
 ):
-    """The promise is in the ledger; the host hears of it at its next heartbeat, or the lease
-    expires."""
+    """The promise is in the ledger; the next heartbeat tells the host, or the lease expires."""
     world = World("fcfs", 1, hosts=1)
     (host,) = world.hosts.values()
     world.connect(host)

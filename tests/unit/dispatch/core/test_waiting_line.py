@@ -77,8 +77,7 @@ class Line:
         return bool(job.at_once) and tasks >= job.at_once
 
     def flow(self, one):
-        """Returns the key of jobs that differ only in their order; the first of each waits for the
-        others."""
+        """Returns a key that is equal for jobs that differ only in their order."""
         rules, job = self.rules, one.job
         return (
             job.priority if rules.priorities else 0,

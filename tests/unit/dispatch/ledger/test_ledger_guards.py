@@ -1,5 +1,4 @@
-"""What the ledger and the leadership rest on: the disk, the fence, and answers that are not
-guessed."""
+"""What ledger and leadership rest on: the disk, the fence, and answers that are not guessed."""
 
 import asyncio
 from pathlib import Path

@@ -25,8 +25,7 @@ def book(**values):
 
 
 def lived(stays_s, *, others_free=True):
-    """Returns the book of an owner who had stays of these lengths, an hour apart, and is just
-    back."""
+    """Returns the book of an owner who had these stays, an hour apart, and has just come back."""
     made, now_s = book(), NOON_S
     for stay_s in stays_s:
         made.look(True, now_s, 0)
@@ -169,8 +168,7 @@ GANG = tuple(map(HostId, ("h1", "h2", "h3", "h4")))
 
 
 def of_gang(cost_s, *, away=(), room=9, stays_s=(300.0,) * 10, rules_=None, slots=1):
-    """Returns h3's decision for one of four gang tasks, if the owners of `away` are back as
-    well."""
+    """Returns h3's decision for one of four gang tasks, if `away`'s owners are back as well."""
     made, now_s = lived(stays_s)
     hosts = (*GANG, *map(HostId, ("h5", "h6", "h7", "h8", "h9")))
     still = {HostId("h3"), *map(HostId, away)}
@@ -250,8 +248,7 @@ def test_the_full_process_knows_nothing_before_any_stay_was_seen():
 
 
 def test_trials_on_all_hosts_decide_once_enough_was_seen():
-    """Every owner stays for two steps or for days: two steps are worth waiting for, more are
-    not."""
+    """Every owner stays for two steps or for days: only two steps are worth waiting for."""
     made, now_s = lived([300.0] * 4)
     cost = standing(20 * STEP_S)
     assert made.verdict(cost, rules("trials"), now_s, 0, clock).until_s == now_s + 1200.0

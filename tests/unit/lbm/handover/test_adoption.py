@@ -203,8 +203,7 @@ class Streams:
 
 
 async def test_a_conversation_that_nobody_resumes_is_closed(host):
-    """Its client could not be resumed; otherwise its command would continue with nobody to read
-    it."""
+    """Its client could not be resumed; otherwise its command would run with nobody to read it."""
     streams = Streams()
     left = LinkTo("h2", "h2:1", StreamState("token", 3, 4), last_number=5, open_numbers=(5,))
     adoption(host, streams).take_up(Left([], [left], [], [], [], None))

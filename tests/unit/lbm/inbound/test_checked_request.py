@@ -32,9 +32,8 @@ def test_the_paths_of_a_stage_count_as_words(where):
     ids=["long", "too long", "too much", "many", "too many"],
 )
 def test_names_to_be_fetched_are_names_of_files(fetch, holds):
-    """They grow when placeholders are filled in, so megabytes of them would become gigabytes; and
-    each task of an array goes through all of them: 190,000 stopped an LBM for two seconds at a
-    time."""
+    """They grow when placeholders are filled in, so megabytes would become gigabytes; and each task
+    of an array goes through all of them: 190,000 stopped an LBM for two seconds at a time."""
     request = lbm_pb2.RunRequest(
         job_id="h2-1", origin="h2", user="ann", argv=[b"true"],
         workdir=lbm_pb2.WorkdirStep(fetch=fetch),

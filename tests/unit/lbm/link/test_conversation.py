@@ -53,7 +53,6 @@ async def test_a_reader_waits_for_the_next_message():
 
 
 async def test_what_is_not_known_is_said_once():
-    """A peer that read no answers, and kept sending such messages, filled the other end's
-    memory."""
+    """A peer that read no answers, and kept sending these, filled the other end's memory."""
     talk = conversation()
     assert [talk.is_news(tag) for tag in (b"j", b"j", b"k", b"j")] == [True, False, True, False]

@@ -15,8 +15,7 @@ TEST_S = 3.0
 
 
 class PausingHost:
-    """The far end of each call: from `pauses` on it reports that its LBM restarts, and nothing
-    more."""
+    """The far end of each call: from `pauses` on it only reports that its LBM restarts."""
 
     def __init__(self):
         self.trust = SimpleNamespace(generation=0)

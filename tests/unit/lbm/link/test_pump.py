@@ -205,8 +205,8 @@ async def test_devices_and_files_are_read_to_their_end(tmp_path):
 
 
 async def test_what_waits_to_be_written_takes_its_bytes_however_small_the_pieces(pipe):
-    """The reader is stuck. Each byte came as a message of its own, in a batch with megabytes beside
-    it."""
+    """The reader is stuck. Each byte came as a message of its own, beside megabytes in one
+    batch."""
     sink = Sink(Descriptor(taken(pipe, "w")), lambda _: None, pytest.fail)
     batch = [pack(1, STDIN, b"x") for _ in range(1000)]
     tracemalloc.start()

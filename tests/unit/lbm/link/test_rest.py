@@ -1,5 +1,5 @@
-"""A stream that pauses and is resumed elsewhere: each message arrives once and in order, or none
-does."""
+"""A stream that pauses and is resumed elsewhere: messages arrive once and in order, or not at
+all."""
 
 import asyncio
 import contextlib

@@ -95,8 +95,7 @@ class Listener:
 @pytest.mark.parametrize("before", [wire.STARTED, wire.QUEUED])
 async def test_what_a_host_says_counts_by_what_it_takes_and_others_have_their_turn(before):
     """Everything that had arrived from a host, perhaps 49 MiB, was handled in one step, however
-    long that took, and the host was read further at once: that kept everybody's commands here
-    waiting."""
+    long that took, and the host was read on at once: everybody's commands here had to wait."""
     far, listener, others = FarHost(), Listener(), []
     far.shares = TimeShares(clock_s=listener.clock_s, cpu_s=listener.clock_s)
 

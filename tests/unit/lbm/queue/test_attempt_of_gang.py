@@ -1,5 +1,4 @@
-"""Before any task of a gang starts, each host is asked whether its task would. They move as a
-whole."""
+"""Before any task of a gang starts, each host checks that its task would. They move together."""
 
 from types import SimpleNamespace
 

@@ -1,5 +1,4 @@
-"""An `lbrun -q --array` at its origin: what an interrupt requests, and what is printed at the
-end."""
+"""An `lbrun -q --array` at its origin: the effect of an interrupt, and the final message."""
 
 import asyncio
 import os

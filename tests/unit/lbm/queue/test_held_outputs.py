@@ -39,8 +39,8 @@ def may_write(uid, path):
 
 
 async def test_of_what_was_lost_nothing_is_left_to_its_user(spool):
-    """Some file systems have unlimited room for the attributes of a file; and the file must not be
-    opened again."""
+    """Some file systems have unlimited room for a file's attributes; and it must not be
+    reopened."""
     keep(spool, "10", ANN, 512 * KIB)
     path = spool.output("10", 1)
     try:
@@ -166,8 +166,7 @@ async def test_a_user_whose_attempt_has_printed_that_much_itself_is_no_such_user
 
 
 async def test_what_an_attempt_has_left_goes_while_the_next_one_of_its_job_runs(spool):
-    """Otherwise a process that has kept a descriptor could fill the disk for as long as that
-    runs."""
+    """Otherwise a process that has kept a descriptor could fill the disk while that runs."""
     descriptor = spool.open("10", 1, "out", ANN)
     os.write(descriptor, bytes(2 * LIMIT_BYTES))
     attempts = Attempts([])

@@ -1,5 +1,4 @@
-"""What an lbrun may request: invalid requests, and those that take too long to read, are
-refused."""
+"""What an lbrun may request: invalid requests, and those too slow to read, are refused."""
 
 import pytest
 

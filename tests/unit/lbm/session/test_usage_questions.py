@@ -79,8 +79,7 @@ class Log:
 
 @pytest.fixture
 def ended(tmp_path):
-    """Returns the answers of h1, where commands of ann and bob have ended, and a job that h2
-    submitted."""
+    """Returns h1's answers; commands of ann and bob have ended there, and a job of h2's."""
     store = UsageStore(tmp_path / "usage.sqlite", StatsConfig())
     rows = ("h1-1", ANN, "h1"), ("h1-2", BOB, "h1"), ("h1-3", OTHER_ANN, "h1"), ("4", BOB, "h2")
     store.add(

@@ -195,7 +195,7 @@ async def test_an_administrator_who_does_not_count_there_sees_only_their_own():
 
 
 async def test_a_job_of_impossible_times_spoils_nobodys_list():
-    """Another host has made it up: shown, it would cause a traceback for everyone who lists the
+    """Another host has made it up: shown, it would cause a traceback for everyone who lists
     jobs."""
     times = {"submitted": 5.0}, {"submitted": math.inf}, {"cpu_s": math.nan}, {"started": -1.0}
     made = [lbm_pb2.JobRecord(id=f"h2-{n}", origin="h2", **one) for n, one in enumerate(times)]
@@ -220,8 +220,7 @@ IDS = "h1-7", "7", "12_7", "1-99", "@me", "last", "h2-", "h2-x", "h2-1-2", "h2-\
 
 @pytest.mark.parametrize("name", [*IDS, "h2-" + "1" * 300])
 async def test_a_host_names_no_job_but_its_own(name):
-    """`lbctl kill --name` ends jobs by the ids found for that name; `@me` as an id would mean
-    all."""
+    """`lbctl kill --name` ends jobs by the ids found for a name; `@me` as an id would mean all."""
     made = [lbm_pb2.JobRecord(id=one, origin="h2", name="mine") for one in (name, "h2-3")]
     assert await answered_by_h2(made, "") == ["h2-3"]
 

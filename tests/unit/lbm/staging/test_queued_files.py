@@ -193,7 +193,7 @@ async def test_outputs_that_cannot_be_had_are_asked_for_less_and_less_often(tmp_
 
 
 def test_the_temporary_names_beside_fetched_files_cannot_be_guessed():
-    """In a directory like /tmp another user could have created the file first, and each try would
+    """In a directory like /tmp another user could create the file first, and each try would
     fail."""
     notes = [replace(note(7, OTHER), name=digit * 32) for digit in "0af"]
     marks = {mark_of(one, job) for one in notes for job in (7, 8)}

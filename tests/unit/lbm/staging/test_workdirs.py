@@ -81,8 +81,7 @@ async def test_a_directory_that_could_not_be_made_may_be_requested_again(workdir
 
 @pytest.mark.root
 async def test_its_user_may_put_nothing_else_in_its_place(workdirs, as_user, tmp_path):
-    """For example another user's directory, which would be packed and removed with its owner's
-    rights."""
+    """For example another user's directory, to be packed and removed with its owner's rights."""
     as_user.may.set()
     (tmp_path / "h2").mkdir()
     (tmp_path / "h2").chmod(0o1733)  # as earlier LBMs left it

@@ -89,7 +89,7 @@ GIB = 1 << 30
 
 
 def of_memory(algorithm="GLOBAL", load=0.0, **available):
-    """Returns a LIM of h1 to h3 with 8 GiB each and this much available; h1 has this load, h2 the
+    """Returns a LIM of h1 to h3 with 8 GiB each, this much available; h1 has this load, h2 the
     least."""
     state = lim_state("h1", ["h2", "h3"], LimConfig(algorithm=algorithm), now_s=NOW_S)
     for name, index in (("h1", load), ("h2", 0.0), ("h3", 1.0)):

@@ -54,8 +54,7 @@ KINDS = (
 
 
 def lim(me="h4", params=None, joined=()):
-    """Returns a LIM that has heard of all hosts, and is loaded so that it would take
-    reservations."""
+    """Returns a LIM that has heard of all hosts, and is loaded enough to take reservations."""
     state = lim_state(me, ALL, params or LimConfig(algorithm="RESERVE"))
     state.handle(e.Sampled(vector(3.0).queues, 3.0, 1.0), NOW_S)
     for name in ALL:

@@ -156,7 +156,7 @@ def test_a_granted_reservation_counts():
 
 @pytest.mark.parametrize("reads", [0, 1])
 def test_a_centre_asks_a_reporting_host_for_the_hello_that_it_missed(reads):
-    """The Hello was sent before the centre started, and only it says which vectors the host can
+    """The Hello came before the centre started, and only it says which vectors the host can
     read."""
     state = lim_state("h1", others=("h2",), now_s=NOW_S)
     report = m.Report(sample("h2", 1))

@@ -1,5 +1,5 @@
-"""Where the large arguments of tasks are; the promises of `core/pool.py`, also on random
-histories."""
+"""Where the large arguments of tasks are: the promises of `core/pool.py`, in random histories
+too."""
 
 from random import Random
 

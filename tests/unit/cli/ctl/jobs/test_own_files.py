@@ -18,8 +18,7 @@ OURSELVES = pwd.getpwuid(os.geteuid()).pw_name
 
 
 def with_files(daemon, directory, *jobs, printed=b""):
-    """Starts a daemon that has stored `printed` for each of these jobs, which have their own output
-    files."""
+    """Starts a daemon that has stored `printed` for each of these jobs with output files."""
     found = {name: JOB | {"id": name, "state": "failed", "exit_status": 1, "started": time.time(),
                           "directory": str(directory), "host": "h2", "user": OURSELVES, **fields}
              for name, fields in jobs}  # fmt: skip

@@ -129,8 +129,8 @@ def test_a_gang_that_never_begins_keeps_slots_for_half_of_the_time():
 
 
 def test_a_drain_goes_on_with_its_users_next_gang():
-    """Otherwise one gang after another, each abandoned before its drain ends, would reserve slots
-    for ever."""
+    """Otherwise a series of gangs, each abandoned before its drain ends, would reserve slots for
+    ever."""
     table = Table(hosts=(H1,), gang_drain_s=10.0, lease_s=1e9)
     table.submit(user="ann")
     table.gang(2, user="ann")
@@ -380,8 +380,7 @@ def test_unsuccessful_drains_are_remembered_for_a_limited_number_of_users(monkey
     ],
 )
 def test_which_slots_are_reserved_and_until_when(size, slots, ends_s, kept, left):
-    """Those that are free or come back first; slots with an unknown end, at the end of the
-    drain."""
+    """Free slots and those that come back first; slots with an unknown end, when the drain ends."""
     table = Table(hosts=(H1, H2, H3), gang_drain_s=100.0)
     for host, limits_s in ((H1, (50.0,)), (H2, (50.0, 80.0)), (H3, (0.0, 0.0))):
         for limit_s in limits_s:

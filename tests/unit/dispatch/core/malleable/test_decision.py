@@ -1,5 +1,4 @@
-"""The head of a line: fewer slots now or more later, on which host, and what others are
-promised."""
+"""The head of a line: fewer slots now or more later, on which host, and promises to others."""
 
 from math import exp, inf
 

@@ -1,5 +1,4 @@
-"""Malleable jobs in the dispatcher's lines: which ones hold out, for how long, and at whose
-cost."""
+"""Malleable jobs in the dispatcher's lines: which ones hold out, how long, and at whose cost."""
 
 import math
 from dataclasses import replace
@@ -159,8 +158,7 @@ def test_cancelling_a_head_that_holds_out_lets_the_next_start():
 
 
 def test_a_host_of_two_lines_reserves_slots_for_it():
-    """With tags, the host helps the second tier, whose job does not take what the first waits
-    for."""
+    """With tags, the host helps the second tier, whose job must not take the slots of the first."""
     table = Table("heur", "tags")
     table.host("h1", tiers=(1, 2))
     table.arrive("first", slots=3)

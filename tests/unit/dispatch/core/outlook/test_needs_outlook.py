@@ -1,5 +1,4 @@
-"""When a job starts that needs more of its host than slots, and what that means for jobs behind
-it."""
+"""When a job starts that needs more of its host than slots, and the effect on jobs behind it."""
 
 import pytest
 
@@ -34,8 +33,7 @@ def had(table, needs, lives_s=TENS):
 
 
 def two_gpus_in_use(slots=8, **more):
-    """Two jobs hold GPUs for 10 s each, the first since 4 s, the second since now. Other slots are
-    free."""
+    """Two jobs hold GPUs for 10 s each, since 4 s ago and since now. Other slots are free."""
     table = Table(**more)
     forecast = known(table, TENS)
     had(table, GPU)

@@ -1,5 +1,4 @@
-"""The forecasts for waiting jobs on random queues, compared with a computation for each job
-alone."""
+"""The forecasts for waiting jobs on random queues, compared with separate computations."""
 
 from collections import Counter
 from random import Random

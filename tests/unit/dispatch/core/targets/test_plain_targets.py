@@ -1,5 +1,4 @@
-"""How many tasks of each array may run, and why, compared with a computation from the full
-history."""
+"""How many tasks of each array may run, and why, compared with a simple model."""
 
 import math
 from random import Random

@@ -24,8 +24,7 @@ def test_a_deadline_is_targeted_ahead_of_time(slots, left):
 
 
 def test_the_last_task_ends_as_long_after_its_start_as_such_tasks_take():
-    """Its end slid along with the clock. A task older than all that ended continues as long
-    again."""
+    """Its end slid along with the clock. A task older than all that ended takes as long again."""
     table = Table(slots=1)
     table.array(1, 1, 1e6, known=Earlier(others_s=(10.0,) * 20))
     for now_s, left_s in ((0.0, 10.0), (4.0, 6.0), (9.5, 0.5), (12.0, 12.0), (20.0, 20.0)):
@@ -34,7 +33,7 @@ def test_the_last_task_ends_as_long_after_its_start_as_such_tasks_take():
 
 
 def test_each_of_several_late_arrays_later_gets_what_the_others_leave():
-    """50 and 10 tasks of 10 s on four slots: all of it is done in 150 s, and about 10 s of
+    """50 and 10 tasks of 10 s on four slots: everything is done in 150 s plus about 10 s of
     drain."""
     table = Table(slots=4)
     known = Earlier(others_s=(10.0,) * 20)
