@@ -104,7 +104,7 @@ def test_a_bad_setting_is_refused_in_one_line(setting):
 
 
 @pytest.mark.parametrize("count", [0, -1, 255])
-def test_more_hosts_than_addresses_are_refused(count):
+def test_an_impossible_number_of_hosts_is_refused(count):
     with pytest.raises(ConfigError, match="from 1 to 254"):
         planning.host_names(count)
 

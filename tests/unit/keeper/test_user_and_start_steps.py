@@ -89,7 +89,7 @@ def test_numbers_use_exactly_64_bits():
         steps.numbers(1, 1 << 64)
 
 
-def test_steps_compiled_once_for_many_are_only_those_in_common():
+def test_steps_compiled_once_for_many_are_kept_apart():
     assert steps.placing(0b010) != steps.placing(0)
     assert steps.becoming((1, 2)) != steps.becoming((1, 2, 3))
 

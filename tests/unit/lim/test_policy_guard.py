@@ -194,7 +194,7 @@ def test_who_was_revoked_signs_nothing_more(authority, trusts, cluster, caplog):
     assert cluster["h3"].algorithm == "LOWEST", "once another host has set it again"
 
 
-def test_a_host_that_has_no_policy_makes_none_and_others_are_told_to_sign_theirs(
+def test_a_host_that_rejects_the_policy_makes_none_and_others_are_told_to_sign_it(
     authority, trusts, cluster
 ):
     """A newly joined host, which knows nothing, would replace everything with nothing."""

@@ -73,7 +73,7 @@ def test_a_damaged_file_is_ignored(tmp_path, text, caplog):
     assert "ignored" in caplog.text
 
 
-def test_everything_that_the_checks_reject_has_a_valid_form(tmp_path):
+def test_the_valid_forms_of_these_files_are_read(tmp_path):
     for text in (noted(), past(), saved({"lim.min_gain": "0.5"})):
         (tmp_path / "settings.json").write_text(text)
         assert SettingsFile(tmp_path).settings().counter == 1

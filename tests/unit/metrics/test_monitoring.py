@@ -32,7 +32,7 @@ def sample_names():
 
 
 def names_in(query):
-    """Returns the names of metrics, and what is required of each one's labels."""
+    """Returns the metrics in a query, each with its label matchers."""
     return re.findall(r"\b(lbd_\w+)(?:\{([^}]*)\})?", query)
 
 

@@ -229,7 +229,7 @@ def test_the_longer_no_core_was_free_the_more_its_tasks_count(tasks, busy_s, exp
 
 
 @OWN
-def test_of_equal_loads_the_more_recent_one_is_preferred(algorithm):
+def test_of_equal_loads_the_host_whose_core_was_free_last_is_preferred(algorithm):
     old, young = host("h2", 1.0, free_at_s=-60.0), host("h3", 1.0, free_at_s=-1.0)
     view = seen(host("h1", 5.0), old, young)
     assert set(picks(algorithm, view)) == {"h3"}

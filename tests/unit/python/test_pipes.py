@@ -1,4 +1,4 @@
-"""Bytes through a pipe by mapping its pages."""
+"""Bytes through a pipe by handing over pages (vmsplice) instead of copying them."""
 
 import errno
 import os

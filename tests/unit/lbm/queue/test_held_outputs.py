@@ -29,7 +29,7 @@ __all__ = ("spool",)  # the fixture
 
 
 def may_write(uid, path):
-    """Returns whether a process can still write by a descriptor that it has kept."""
+    """Returns whether this user can open it for writing by a descriptor kept with O_PATH."""
     descriptor = os.open(path, os.O_PATH)
     become = ["setpriv", "--reuid", str(uid), "--clear-groups"]
     opens = [*become, "sh", "-c", f"exec 3>>/proc/self/fd/{descriptor}"]

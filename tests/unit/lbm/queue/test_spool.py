@@ -363,7 +363,7 @@ def test_output_to_files_of_its_own_is_not_marked(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("blocks", "free_bytes", "full"),
-    [(1000, 0, True), (1000, FULL_BYTES, False), (0, 0, False)],  # the last does not know
+    [(1000, 0, True), (1000, FULL_BYTES, False), (0, 0, False)],  # the last reports no size
 )
 def test_a_full_disk(tmp_path, monkeypatch, blocks, free_bytes, full):
     monkeypatch.setattr(spool_module.os, "statvfs", disk_with(free_bytes, blocks))

@@ -67,7 +67,7 @@ async def test_who_keeps_most_loses_the_oldest_of_it(spool):
     assert (piece.data, piece.cut) == (b"", True)
 
 
-async def test_nobody_loses_as_much_as_one_attempt_may_print(spool):
+async def test_nobody_loses_output_within_the_limit_of_one_attempt(spool):
     keep(spool, "10", ANN, 128 * KIB)
     keep(spool, "11", BOB, 512 * KIB)
     await room(spool, 1 << 40)

@@ -100,7 +100,7 @@ async def test_a_user_without_any_jobs_is_told_so(queue, monkeypatch):
         await answers(queue, "uid").answer({"op": "queue.logs", "ids": ["@me"]}, CALLER)
 
 
-async def test_following_continues_from_there_while_nothing_is_known_of_an_attempt(queue):
+async def test_following_continues_from_the_same_position_while_the_attempt_is_unknown(queue):
     question = {"op": "queue.logs", "ids": ["1"], "at": [7, 3], "seen_attempt": 1}
     told = await answers(queue, "uid").answer(question, CALLER)
     assert (told["at"], told["data"], told["more"]) == ([7, 3], [], True)
