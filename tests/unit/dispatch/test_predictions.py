@@ -274,7 +274,7 @@ async def test_who_asks_again_and_again_has_a_quarter_of_the_time():
     await asks(turns, clock, order, "h1", "ann")
     again = asyncio.create_task(asks(turns, clock, order, "h1", "ann"))
     assert await under_way(again)
-    await asks(turns, clock, order, "h2", "bob")  # who does not wait for that
+    await asks(turns, clock, order, "h2", "bob")  # h2 does not wait for that
     assert (clock.now_s, order) == (102.0, [("h1", "ann"), ("h2", "bob")])
     assert (turns._left_s(("h1", "ann")), turns._left_s(("h1",))) == (2.0, 0.0)
     again.cancel()

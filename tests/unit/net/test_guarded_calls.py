@@ -112,7 +112,7 @@ async def test_a_host_has_so_many_calls_and_no_more(hosts, monkeypatch):
 
 
 def test_all_clients_of_an_lbm_may_wait_on_one_connection():
-    """With 1024 calls of one user who waited for jobs nobody else of that host got to the queue."""
+    """One user with 1024 calls that waited for jobs kept others of that host from the queue."""
     assert 1.5 * LbmConfig().max_clients <= CALLS_MAX
     assert dict(OPTIONS)["grpc.max_concurrent_streams"] == CALLS_MAX
 

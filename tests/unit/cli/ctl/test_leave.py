@@ -76,7 +76,7 @@ def test_forget_reports_the_hosts_that_did_not_answer(daemon, capsys):
 @pytest.fixture
 def heard(daemon, monkeypatch):
     """heard(*ages, dies=...) starts a LIM that reports these ages of h4, one per question. The LIM
-    forgets h4 at the second try if `dies`, else never; `lim.stale_after_s` is 12 s."""
+    forgets h4 at the second try if `dies`, otherwise never; `lim.stale_after_s` is 12 s."""
     monkeypatch.setattr(leave, "LISTEN_S", 0.0)
 
     def make(*ages, dies):

@@ -84,8 +84,7 @@ def test_the_reservation_is_the_first_time_at_which_any_host_has_room(seed):
 
     def longest_s(job):
         alike = (job.name, job.slots) == ("x", 1)
-        # The smallest number of known runs such that the next one is no longer in three of four
-        # cases.
+        # The smallest count of runs such that the next run is no longer in three of four cases.
         enough = [k for k in range(1, len(runs_s) + 1) if k / (len(runs_s) + 1) >= 0.75]
         learnt_s = sorted(runs_s)[enough[0] - 1] if alike and enough else math.inf
         return min(learnt_s, job.limit_s or math.inf)

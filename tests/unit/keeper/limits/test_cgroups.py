@@ -22,7 +22,7 @@ def job_of(held: Containment) -> "subprocess.Popen[bytes]":
 def test_a_new_keeper_ends_leftovers_but_no_job_of_another_directory_of_the_same_name(
     tmp_path,
 ):
-    """As of a container, whose processes its host sees: each has a /run/lbd of its own."""
+    """For example in a container, whose processes its host sees: each has its own /run/lbd."""
     directory = tmp_path / "lbd"
     directory.mkdir()
     containers = job_of(Containment(str(directory), False))

@@ -1,4 +1,4 @@
-"""A command restarts elsewhere when the owner of its host is back, if nobody can tell."""
+"""A command restarts elsewhere when the owner of its host is back, if that cannot be noticed."""
 
 import dataclasses
 
